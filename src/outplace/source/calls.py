@@ -276,6 +276,7 @@ def _run(
     interpreter.on_call(function.node)
     frame = Frame(function.module, Scope(function.scope), function.name, function)
     frame.at_yield, frame.args = at_yield, [*args, *keywords.values()]
+    frame.consumer = interpreter.frame if at_yield is not None else None
     bind_arguments(function, frame.scope, args, keywords)
     mode, path, changes = interpreter.grad, interpreter.tape.path, interpreter._changes
     if function.grad is not None:

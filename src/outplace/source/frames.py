@@ -51,6 +51,7 @@ class Frame:
         "args",
         "at_yield",
         "calling",
+        "consumer",
         "function",
         "module",
         "name",
@@ -71,6 +72,12 @@ class Frame:
         """The call that it waits for, while another function runs."""
         self.at_yield: Callable[[Value], None] | None = None
         """What runs at a `yield`: the block of the `with` statement that entered the context manager."""
+        self.consumer: Frame | None = None
+        """The function whose loop or `with` statement runs at a `yield`."""
+
+    def scopes(self) -> list[Scope]:
+        """Returns its scope, and those of the functions that run at its `yield`."""
+        return [self.scope, *(self.consumer.scopes() if self.consumer is not None else ())]
 
 
 def function_of(frame: Frame, running: list[Frame]) -> Frame:

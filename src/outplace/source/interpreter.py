@@ -308,6 +308,10 @@ class Interpreter:
 
 
 def _number_of(options: Sequence[Value]) -> int:
-    """Returns on how many values a statement may be run. `loss = 0` does not count: it has no backward."""
+    """Returns on how many values a statement may be run. `loss = 0` does not count, nor does a tensor without a graph.
+
+    The first has no backward, and PyTorch refuses that of the second.
+    """
     losses = [option for option in options if isinstance(option, Bound) and option.function == "backward"]
-    return sum(isinstance(loss.receiver, Tensor) for loss in losses) or sum(not is_none(option) for option in options)
+    tensors = [loss.receiver for loss in losses if isinstance(loss.receiver, Tensor)]
+    return sum(loss.requires_grad is not False for loss in tensors) or sum(not is_none(option) for option in options)

@@ -166,6 +166,8 @@ class Hypothesis(Interpreter):
         found = [(option, path) for option, path in paths if isinstance(option, Tensor)]
         self.unclear |= any(not isinstance(option, Tensor | Const | Plain) for option, _ in paths)
         copies = {id(tensor): copy_of(tensor) for tensor, _ in found}
+        for tensor, _ in found:  # the copy takes its place: what gave the one has given the other
+            self._given_by[copies[id(tensor)].storage] = dict(self._given_by.get(tensor.storage, {}))
         self._unwritten = {copied.storage for copied in copies.values()}
         self._copies |= self._unwritten
         here, now = self.tape.path, self.tape.tick()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ordering import ways
 
 import forks
+from conftest import repaired
 
 OPTIMIZERS = """
 loss = model(x).sum()
@@ -153,3 +155,59 @@ def test_a_run_repairs_it(name: str, tmp_path: Path) -> None:
 def result(folder: Path, program: str) -> str:
     done = forks.python(folder, program)
     return next(line for line in done.stdout.splitlines() if line.startswith("RESULT"))
+
+
+SAVED_ACTIONS = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+policy = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+opt = torch.optim.SGD(policy.parameters(), lr=0.1)
+states = torch.randn(6, 3)
+
+
+def learn(saved, returns):
+    opt.zero_grad()
+    for (score, value), given in zip(saved, returns):
+        loss = (given - value.item()) * score + (value - given).square()
+        loss.backward()
+        opt.step()
+
+
+for _ in range(2):
+    saved = [tuple(policy(state).tanh()) for state in states]
+    learn(saved, torch.arange(6.0))
+found = [p.detach().flatten().tolist() for p in policy.parameters()]
+"""
+
+
+def test_graphs_that_a_loop_is_given_are_all_of_the_weights_before_it() -> None:
+    done, known = repaired(SAVED_ACTIONS), dict[str, Any]()
+    assert not done.left
+    assert "        loss.backward()\n    opt.step()\n" in done.text
+    by_hand = SAVED_ACTIONS.replace("    for (score", "    total = 0.0\n    for (score")
+    by_hand = by_hand.replace(
+        "        loss.backward()\n        opt", "        total += loss\n    total.backward()\n    opt"
+    )
+    expected = dict[str, Any]()
+    exec(done.text, known)
+    exec(by_hand, expected)
+    assert [pytest.approx(values, rel=1e-5) for values in expected["found"]] == known["found"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # each item may be a step of its own
+        ("        loss.backward", "        opt.zero_grad()\n        loss.backward"),
+        ("    opt.zero_grad()\n", ""),
+        ("(value - given).square()", "policy(states).sum() * value"),  # with the weights of the last step
+        ("        loss.backward", "        scheduler.step()\n        loss.backward"),
+    ],
+)
+def test_not_if_each_item_may_be_a_step(old: str, new: str) -> None:
+    source = SAVED_ACTIONS.replace(old, new)
+    source = source.replace("states =", "scheduler = torch.optim.lr_scheduler.StepLR(opt, 1)\nstates =")
+    assert old in SAVED_ACTIONS
+    assert repaired(source).text == source

@@ -253,3 +253,58 @@ def test_a_run_shows_that_each_step_takes_what_it_took(tmp_path, critic, actor):
     assert known[0].stdout == known[1].stdout != ""
     assert "each step uses those of the original program" in " ".join(known[1].stderr.split())
     assert math.isfinite(float(known[0].stdout.split()[1]))
+
+
+HANDED_IN = """
+def losses(z, x):
+    fake = G(z)
+    return (fake - x).pow(2).sum() - 0.5 * D(fake).sum(), D(x).pow(2).sum() - D(fake.detach()).sum()
+
+
+def update(loss_g, loss_d):
+    loss_d.backward(inputs=list(D.parameters()))
+    opt_d.step()
+    if loss_g is not None:
+        loss_g.backward(inputs=list(G.parameters()))
+        opt_g.step()
+
+
+"""
+IN_TWO_ARMS = HANDED_IN.replace("    loss_d.backward", "    if loss_d is not None:\n        loss_d.backward").replace(
+    "    opt_d.step()\n    if", "        opt_d.step()\n    if"
+)
+BOTH = "opt_g.zero_grad()\nopt_d.zero_grad()\nlosses_of_both = losses(z, x)\nupdate(*losses_of_both)\n"
+TWO = NETS.replace("actor", "G").replace("critic", "D").replace("G_opt", "opt_g").replace("D_opt", "opt_d")
+
+
+def handed_in(functions: str) -> str:
+    return program(BOTH, TWO + functions, "g, d = G.w.item(), D.w.item()\n")
+
+
+@pytest.mark.parametrize("functions", [HANDED_IN, IN_TWO_ARMS])
+def test_losses_that_a_caller_hands_in_keep_their_values(functions):
+    done = repaired(handed_in(functions))
+    assert not done.left
+    g, d = 0.6, 0.9
+    for z, real in DATA:
+        (new,) = stepped(lambda g, z=z, real=real, d=d: (f(g, z) - real) ** 2 - 0.5 * f(d, f(g, z)), g)
+        (d,) = stepped(lambda d, z=z, real=real, g=g: f(d, real) ** 2 - f(d, f(g, z)), d)
+        g = new
+    assert after(done.text, "g", "d") == close([g, d])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # the function computes the loss itself: it could do that after the step
+        ("def update(loss_g, loss_d):\n", "def update(loss_g, loss_d):\n    loss_g = loss_g * 1.0\n"),
+        # so would the generator
+        ("loss_d.backward(inputs=list(D.parameters()))", "(loss_d + loss_g).backward()"),
+        # the discriminator would step with gradients of both
+        ("loss_g.backward(inputs=list(G.parameters()))", "loss_g.backward()"),
+    ],
+)
+def test_not_if_the_losses_can_be_meant_otherwise(old, new):
+    source = handed_in(IN_TWO_ARMS).replace(old, new)
+    assert old in handed_in(IN_TWO_ARMS)
+    assert repaired(source).text == source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from differences import verdict
+from differences import run, verdict
 
 BEGINNING = """import torch
 
@@ -138,3 +138,35 @@ def test_parts_that_are_seen_through_the_whole(fixed, body):
     text = fixed(source)
     assert "narrow(" in text or "select(" in text
     assert verdict(source, text) == "mended"
+
+
+RUNNING = """import torch
+from torch import nn
+
+
+class Whitened(nn.Module):
+    def __init__(self, groups, channels):
+        super().__init__()
+        self.register_buffer("running", torch.eye(channels, dtype=torch.float64).expand(groups, channels, channels))
+        self.register_buffer("once", torch.ones(1, dtype=torch.float64).expand(3))
+
+    def forward(self, t):
+        if self.training:
+            with torch.no_grad():
+                self.running.mul_(0.9).add_(t.detach() @ t.detach().mT, alpha=0.1)
+        return (self.running @ t).sum() * self.once.sum()
+
+
+x = torch.linspace(0.2, 1.3, 8, dtype=torch.float64).reshape(2, 2, 2).requires_grad_()
+leaves = [x]
+layer = nn.Sequential(Whitened(2, 2))
+for _ in range(2):
+    loss = layer(x * 1.0)
+loss.backward()
+"""
+
+
+def test_expanded_memory_of_a_buffer_is_copied_where_it_is_registered(fixed):
+    text = fixed(RUNNING)
+    assert text == RUNNING.replace("channels, channels))", "channels, channels).clone())")
+    assert not run(text).error

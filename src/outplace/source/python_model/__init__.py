@@ -1,12 +1,13 @@
 """What Python itself does with abstract values: builtins, containers, iteration, comparison, truth."""
 
 from outplace.source.contents import as_key, delete_item, extend, hashable, is_exact, item, set_item, spread, truth
-from outplace.source.python_model.containers import iterate, method, unpacked
+from outplace.source.python_model.containers import another, iterate, method, unpacked
 from outplace.source.python_model.libraries import MODELLED, call_outside, outside
 from outplace.source.python_model.values import binary, builtin, compare, computed, has_unknown_base, unary
 
 __all__ = [
     "MODELLED",
+    "another",
     "as_key",
     "binary",
     "builtin",

@@ -53,7 +53,13 @@ def _zip(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node
     exact = any(is_exact(arg) for arg in args)
     length = min((len(column) for column in columns), default=0)
     rows: list[Value] = [Items([column[place] for column in columns], "tuple") for place in range(length)]
-    return Items(rows, rest=None if exact or not rows else rows[-1])
+    others = [_remaining(arg, column) for arg, column in zip(args, columns, strict=True)] if rows else []
+    return Items(rows, rest=None if exact or not rows else Items(others, "tuple"))
+
+
+def _remaining(of: Value, column: list[Value]) -> Value:
+    """What stands for the items that were not gone through."""
+    return of.rest if isinstance(of, Items) and of.rest is not None else column[-1]
 
 
 def _enumerate(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:

@@ -98,7 +98,7 @@ def _iterate_items(interpreter: Interpreter, value: Items, most: int, least: int
         holders.check_whole(interpreter, value)
     items = value.items[:most] if len(value.items) <= most else [*value.items[: most - 1], value.items[-1]]
     if value.rest is not None and len(items) < least:
-        items = [*items, *(_another(value.rest) for _ in range(least - len(items)))]
+        items = [*items, *(another(value.rest) for _ in range(least - len(items)))]
     return items
 
 
@@ -124,14 +124,14 @@ def _iterate_instance(interpreter: Interpreter, value: Instance, node: ast.AST, 
     return children[:most] if children else [UNKNOWN] * least
 
 
-def _another(value: Value) -> Value:
+def another(value: Value) -> Value:
     """A further item like this one, and not the same object. (Leaves stay: their flags are set through any of them.)"""
     if isinstance(value, Tensor) and not value.leaf:
         other = copy.copy(value)
         other.anchor = object()  # and not the same memory
         return other
     if isinstance(value, Items) and value.kind == "tuple":
-        return Items([_another(item) for item in value.items], "tuple", value.rest)
+        return Items([another(item) for item in value.items], "tuple", value.rest)
     return value
 
 

@@ -53,12 +53,12 @@ def _handler(interpreter: Interpreter, handler: ast.ExceptHandler) -> Callable[[
 def _arms(interpreter: Interpreter, arms: list[Callable[[], int]], branch: int) -> int:
     """Runs each arm from the same beginning, then joins what they left behind."""
     outer_path, outer_changes = interpreter.tape.path, interpreter._changes
-    scope, before = interpreter.frame.scope, dict(interpreter.frame.scope.names)
-    ends: list[tuple[int, int, dict[str, Value], dict[Any, tuple[dict[str, Value], str, Value]]]] = []
+    bound = [scope.names for scope in interpreter.frame.scopes()]
+    before = list(map(dict, bound))
+    ends: list[tuple[int, int, list[dict[str, Value]], dict[Any, tuple[dict[str, Value], str, Value]]]] = []
     for number, arm in enumerate(arms):
         if number:
-            scope.names.clear()
-            scope.names.update(before)
+            _reset(bound, before)
         interpreter.tape.path, interpreter._changes = (*outer_path, (branch, number)), []
         ended = arm()
         changed = {
@@ -69,16 +69,24 @@ def _arms(interpreter: Interpreter, arms: list[Callable[[], int]], branch: int) 
                 holder.pop(key, None)
             else:
                 holder[key] = old
-        ends.append((number, ended, dict(scope.names), changed))
+        ends.append((number, ended, list(map(dict, bound)), changed))
     interpreter.tape.path, interpreter._changes = outer_path, outer_changes
     going_on = [end for end in ends if end[1] == Stop.RAN]
     joined = going_on or ends
     paths: list[Path] = [((branch, number),) for number, _, _, _ in joined]
-    _join_names(scope.names, [names for _, _, names, _ in joined], paths)
+    for place, names in enumerate(bound):
+        _join_names(names, [ended[place] for _, _, ended, _ in joined], paths)
     _join_attributes(interpreter, [changed for _, _, _, changed in joined], paths)
     if len(going_on) == 1 and len(ends) > 1:
         interpreter.tape.path = (*outer_path, (branch, going_on[0][0]))  # what follows runs only after this arm
     return Stop.RAN if going_on else min((end[1] for end in ends), key=LEAST_FINAL.index)
+
+
+def _reset(bound: list[dict[str, Value]], before: list[dict[str, Value]]) -> None:
+    """The names of several scopes, as they were."""
+    for names, old in zip(bound, before, strict=True):
+        names.clear()
+        names.update(old)
 
 
 def _join_names(names: dict[str, Value], ends: list[dict[str, Value]], paths: list[Path]) -> None:

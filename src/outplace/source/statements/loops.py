@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.syntax_trees import walk
@@ -27,10 +28,33 @@ def _for(interpreter: Interpreter, node: ast.For) -> int:
         return _for_each_yield(interpreter, iterable, node)
     most = _MOST_SHORT if _may_be_long(iterable) and _is_short(node) else _MOST
     rounds = python_model.iterate(interpreter, iterable, node, most, least=_rounds(interpreter))
+    if isinstance(iterable, Items) and iterable.rest is not None and _tests_its_number(node, iterable.rest):
+        rounds += [python_model.another(iterable.rest) for _ in range(_LATER)]
     interpreter._loops += 1
     ended = _run_rounds(interpreter, node, rounds)
     interpreter._loops -= 1
     return ended if ended or not node.orelse else interpreter.block(node.orelse)
+
+
+_LATER = 2
+"""If a loop decides by its number (`if i % 10 == 0`), so many rounds more, whose number may be any."""
+
+
+def _tests_its_number(node: ast.For, later: Value) -> bool:
+    """Does a test inside the loop read a number that the loop counts, and so have another answer in a later round?"""
+    numbers = set(_numbers(node.target, later))
+    inside = [part for statement in node.body for part in ast.walk(statement)] if numbers else []
+    tests = [part.test for part in inside if isinstance(part, ast.If | ast.IfExp | ast.While)]
+    return any(isinstance(part, ast.Name) and part.id in numbers for test in tests for part in ast.walk(test))
+
+
+def _numbers(target: ast.expr, item: Value) -> Iterator[str]:
+    """The names that get a number, if this is an item."""
+    if isinstance(target, ast.Name) and isinstance(item, Plain):
+        yield target.id
+    elif isinstance(target, ast.Tuple) and isinstance(item, Items):
+        for part, inner in zip(target.elts, item.items, strict=False):
+            yield from _numbers(part, inner)
 
 
 _MOST, _MOST_SHORT = 8, 100

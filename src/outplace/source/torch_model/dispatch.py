@@ -12,7 +12,13 @@ from outplace.source.torch_model.distributions import distribution_attribute, di
 from outplace.source.torch_model.methods import check_own_copy, tensor_attribute, tensor_method
 from outplace.source.torch_model.modules import module_method
 from outplace.source.torch_model.operations import run_op
-from outplace.source.torch_model.optimizers import note_cut, note_replaced, optimizer_method, parameters_in
+from outplace.source.torch_model.optimizers import (
+    forget_gradients,
+    note_cut,
+    note_replaced,
+    optimizer_method,
+    parameters_in,
+)
 from outplace.source.torch_model.parametrized import check_remade, read_parameter
 from outplace.source.torch_model.tensors import set_requires_grad
 from outplace.source.torch_model.transforms import DIFFERENTIATING, pull, run_transformed
@@ -156,9 +162,8 @@ def method(
         return optimizer_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Instance) and name in ("save_for_backward", "mark_dirty"):
         return context_method(receiver, name, args)
-    if isinstance(receiver, Instance) and name == "__init_optimizer__":
-        interpreter.set_name(receiver.names, "param_groups", _groups(parameters_in(args[0]) if args else ()))
-        return NONE
+    if isinstance(receiver, Instance) and (name == "__init_optimizer__" or "param_groups" in receiver.names):
+        return _method_of_own_optimizer(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, (Layer, Instance)):
         return module_method(interpreter, receiver, name, args, keywords, node)
     if isinstance(receiver, Class):
@@ -166,6 +171,19 @@ def method(
     if isinstance(receiver, Plain) and receiver.storage is not None:
         return _array_method(interpreter, receiver, name, node)
     return None
+
+
+def _method_of_own_optimizer(
+    interpreter: Interpreter, made: Instance, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    """What an optimizer of the project inherits from `torch.optim.Optimizer`."""
+    if name == "__init_optimizer__":
+        interpreter.set_name(made.names, "param_groups", _groups(parameters_in(args[0]) if args else ()))
+        return NONE
+    if name != "zero_grad":
+        return None
+    forget_gradients(interpreter, list(parameters_in(made.names["param_groups"])), args, keywords, node)
+    return NONE
 
 
 def _array_method(interpreter: Interpreter, array: Plain, name: str, node: ast.AST) -> Value:

@@ -59,12 +59,17 @@ def _shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.
     if short in ("arange", "randperm") and len(args) == 1:
         end = args[0].value if isinstance(args[0], Const) else None
         return (int(end) if isinstance(end, (int, float)) else None,)
-    return _UNKNOWN_SIZES.get(short)
+    return _of_eye(args) if short == "eye" else _UNKNOWN_SIZES.get(short)
+
+
+def _of_eye(args: list[Value]) -> shapes.Shape:
+    numbers = shapes.sizes(args[:2]) or (None,)
+    return (numbers[0], numbers[-1])
 
 
 _SIZES_AT = {"full": 0, "normal": 0, "randint": -1}
 """Where the sizes stand that are given as one argument."""
-_UNKNOWN_SIZES: dict[str, shapes.Shape] = {"arange": (None,), "randperm": (None,), "eye": (None, None)}
+_UNKNOWN_SIZES: dict[str, shapes.Shape] = {"arange": (None,), "randperm": (None,)}
 
 
 def _repeats(short: str, args: list[Value]) -> bool | None:

@@ -197,8 +197,8 @@ def init_container(made: Instance, base: str, args: list[Value]) -> None:
 
 
 def construct(cls: Class, base: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
-    """An object of a project class that torch treats in its own way."""
-    if base.startswith("torch.optim.") and cls.find("step") is None:
+    """An object of a project class that torch treats in its own way: an optimizer that inherits its step."""
+    if base.startswith("torch.optim.") and base != "torch.optim.Optimizer" and cls.find("step") is None:
         return make_optimizer(f"torch.optim.{cls.name}", args, keywords)
     return None
 

@@ -51,7 +51,7 @@ def _save_inputs(interpreter: Interpreter, call: OpCall, made: Node) -> None:
         for tensor in tensors_in(value) if value is not None else ():
             if tensor.inference and interpreter.grad == "on":
                 interpreter.hit("inference", call.node, bool(sure) and not tensor.storage.refused, "saved")
-            really = sure or (call.op.name == "matmul" and _is_plain_product(call.inputs))
+            really = sure or (call.op.name == "matmul" and _product_keeps(tensor, call.inputs))
             if _may_be_saved(interpreter, call, tensor, really):
                 made.saves.append(_save(call, key, tensor, bool(really), made.time))
 
@@ -65,7 +65,8 @@ def _may_be_saved(interpreter: Interpreter, call: OpCall, tensor: Tensor, sure: 
 
 
 def _save(call: OpCall, key: str | int, tensor: Tensor, sure: bool, time: int) -> Save:
-    surely = sure and (not has(call.op.name, "folds_operands") or _folds_without_copy(tensor, call.inputs))
+    folded = has(call.op.name, "folds_operands") and not (call.op.name == "matmul" and _is_matrix_with_grad(tensor))
+    surely = sure and (not folded or _folds_without_copy(tensor, call.inputs))
     parameter_like = tensor.leaf and tensor.requires_grad is True
     itself = tensor if _keeps_itself(call.op, key, tensor, call.inputs) else None
     anchor = tensor.anchor if surely else None
@@ -115,6 +116,18 @@ def _keeps_itself(op: ops.Op, key: str | int, tensor: Tensor, inputs: list[Tenso
     if has(op.name, "turns_weight"):
         return key not in ("weight", 1) and tensor.shape is not None and len(tensor.shape) == 2
     return not has(op.name, "keeps_views")
+
+
+def _product_keeps(tensor: Tensor, inputs: list[Tensor]) -> bool:
+    """A product keeps an operand for the gradient of the other, and folds the other if it must."""
+    others = [other for other in inputs if other is not tensor]
+    needed = all(requires_grad(other) for other in others)
+    return needed and (_is_plain_product(inputs) or _is_matrix_with_grad(tensor))
+
+
+def _is_matrix_with_grad(tensor: Tensor) -> bool:
+    """`x @ weight.T`: with any number of dimensions of x, the weight is kept as it is."""
+    return tensor.shape is not None and len(tensor.shape) in (1, 2) and requires_grad(tensor) is True
 
 
 def _is_plain_product(inputs: list[Tensor]) -> bool:

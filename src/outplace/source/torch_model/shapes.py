@@ -290,6 +290,10 @@ def _turn(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     return tuple(reversed(shape)) if len(shape) < 3 else None
 
 
+def _turn_last(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+    return (*shape[:-2], shape[-1], shape[-2]) if len(shape) > 1 else None
+
+
 def _flatten(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     start = _axis(_option(args, keywords, 1, "start_dim") or Const(0), len(shape))
     end = _axis(_option(args, keywords, 2, "end_dim") or Const(-1), len(shape))
@@ -333,11 +337,45 @@ def _index_select(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | 
     return None if axis is None else (*shape[:axis], count, *shape[axis + 1 :])
 
 
+def _diag(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+    size = shape[0] if shape and len(args) == 1 and not keywords else None
+    return (size, size) if len(shape) == 1 else (None,) if len(shape) == 2 else None
+
+
+def _one_hot(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+    return (*shape, _integer(_option(args, keywords, 1, "num_classes")))
+
+
+def _solve(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+    """One matrix: what solves the equations lies like their right side."""
+    return _like_other(args) if len(shape) == 2 and not keywords.keys() & {"left"} else None
+
+
+def _outer(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+    other = _like_other(args)
+    return (*shape, *other) if other is not None else None
+
+
+def _einsum(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+    text = args[0].value if isinstance(args[0], Const) else None
+    if not isinstance(text, str) or "->" not in text or "." in text:
+        return None
+    inputs, output = text.replace(" ", "").split("->")
+    sizes_of: dict[str, int | None] = {}
+    for letters, tensor in zip(inputs.split(","), args[1:], strict=False):
+        known = tensor.shape if isinstance(tensor, Tensor) else None
+        sizes_of.update(zip(letters, known, strict=False) if known is not None else ())
+    return tuple(sizes_of.get(letter) for letter in output)
+
+
 _RULES: dict[str, Callable[[Shape, Arguments, Keywords], Shape | None]] = {
     "view": _view, "reshape": _view, "expand": _expand, "unsqueeze": _unsqueeze, "squeeze": _squeeze,
     "transpose": _transpose, "swapaxes": _transpose, "permute": _permute, "t": _turn, "flatten": _flatten,
     "matmul": _matmul, "mm": _matmul, "bmm": _matmul, "mv": _matmul, "linear": _linear, "narrow": _narrow,
     "broadcast_to": _expand, "index_select": _index_select, "gather": lambda s, a, k: _like_last(a, k),
+    "diag": _diag, "one_hot": _one_hot, "solve": _solve, "outer": _outer, "ger": _outer, "einsum": _einsum,
+    "inverse": lambda s, a, k: s, "matrix_power": lambda s, a, k: s, "det": lambda s, a, k: s[:-2],
+    "logdet": lambda s, a, k: s[:-2], "T": _turn, "H": _turn, "mT": _turn_last, "mH": _turn_last, "adjoint": _turn_last,
 }  # fmt: skip
 
 

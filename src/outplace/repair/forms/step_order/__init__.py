@@ -8,10 +8,10 @@
 - `steps_wait`: moves the steps after the last backward, which gets the parameters of its own optimizer as inputs; or
   after the end of the loop. If optimizers share weights, it takes the later loss's gradients before the step.
 
-If the program prints, logs or stores a loss before the step, only the repairs that keep its value are offered
-(`reported`). If two optimizers train the same weights, and the earlier backward retains its graph, both losses are
-parts of one loss: the repairs that keep the later one come first. Else the later loss is meant for the new weights: the
-repairs that compute it again come first.
+If the program prints, logs or stores a loss before the step, or a caller hands it in, only the repairs that keep its
+value are offered (`reported`). If two optimizers train the same weights, and the earlier backward retains its graph,
+both losses are parts of one loss: the repairs that keep the later one come first. Else the later loss is meant for the
+new weights: the repairs that compute it again come first.
 
 Most of them change the numbers after the step. A run has to show that everything before it stays the same. If the
 events of the training step show that no step uses another gradient (`training`), no run is needed.
@@ -27,7 +27,7 @@ from outplace.repair.forms.backward_first import takes_gradients
 from outplace.repair.forms.step_order import compute_later, detach, run_again, steps_wait
 from outplace.repair.forms.step_order.moments import moments
 from outplace.repair.forms.step_order.order import Order, Reordering, order_of
-from outplace.repair.forms.step_order.reported import is_reported
+from outplace.repair.forms.step_order.reported import is_handed_in, is_reported
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.forms.step_order.update_first import update_first
 from outplace.repair.syntax.code import Code, Loop
@@ -77,8 +77,10 @@ def _in_one_round(order: Order, files: Files, unused: bool) -> Iterator[Reorderi
     yield from update_first(order, shared=True)
     yield from detach.cut(order, files, unused)
     kept = [*steps_wait.together(order), *steps_wait.gradients_first(order)] if older is not False else []
-    if older is not False and is_reported(order, files):
+    if older is not False and (is_reported(order, files) or is_handed_in(order)):
         yield from (replace(way, plain=order.moment.from_source) for way in kept)
+        if order.moment.from_source:
+            yield from (way for way in update_first(order, shared=False) if way.plain)
         return
     if order.shares_graph and Training(order).trains_again() is not False:
         yield from kept

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from outplace.knowledge.traits import reads_nothing, without_graph
 from outplace.repair.facts.callees import callee_of
 from outplace.repair.forms.step_order.order import Order
-from outplace.repair.syntax.calls import called_names
+from outplace.repair.syntax.calls import called_names, method_call
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, flat, reads, targets_of
@@ -30,6 +30,17 @@ def is_reported(order: Order, files: Files) -> bool:
     held = {*order.stale, *(path for path in order.moment.stale or order.moment.held if "." in path)}
     losses = {path for path in held if reads(order.outer_backward, path)}
     return any(_Reports(files, order.code).of(path, before, _DEEPEST) for path in sorted(losses))
+
+
+def is_handed_in(order: Order) -> bool:
+    """Is the loss of the failed backward an argument of the function, so that only its caller can compute it again?"""
+    function = order.code.function(order.backward)
+    backward = method_call(order.backward, "backward")
+    if not isinstance(function, Function) or backward is None or not isinstance(backward.receiver, ast.Name):
+        return False
+    name = backward.receiver.id
+    arguments = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+    return name in arguments and not any(binds(node, name) for node in ast.walk(function) if node is not function)
 
 
 class _Reports:

@@ -18,11 +18,11 @@ from outplace.repair.forms.step_order.lines import (
 )
 from outplace.repair.forms.step_order.order import Order, Reordering, statement_at
 from outplace.repair.forms.step_order.training import Training
-from outplace.repair.syntax.calls import called_name
+from outplace.repair.syntax.calls import called_name, method_call
 from outplace.repair.syntax.code import Code, Function, Loop, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, names_in, reads
+from outplace.repair.syntax.flow import binds, names_in, reads, used_later
 
 
 def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
@@ -119,7 +119,35 @@ def after_an_update(order: Order) -> Iterator[Reordering]:
     old = [name for name in names if _came_from_a_network(order, name)]
     inputs = [name for name in sorted(_behind(order, old)) if _came_from_a_network(order, name)]
     held = dict.fromkeys([*old, *inputs], "tensor")
-    yield from after_the_step(replace(order, moment=replace(order.moment, held=held))) if old else ()
+    again = replace(order, moment=replace(order.moment, held=held))
+    yield from filter(None, [_second_backward(again)])
+    yield from after_the_step(again) if old else ()
+
+
+def _second_backward(order: Order) -> Reordering | None:
+    """One loss goes backward before the update and after it: the second time it is that of the new weights.
+
+    With the old ones it would give the same gradient twice. Whoever reads the loss later gets the value of the first.
+    """
+    code, block = order.code, order.code.block(order.outer_step)
+    backward = method_call(order.backward, "backward")
+    if backward is None or not isinstance(backward.receiver, ast.Name) or order.backward not in block:
+        return None
+    loss = backward.receiver
+    earlier = (method_call(item, "backward") for item in block[: block.index(order.outer_step)])
+    if not any(call is not None and ast.unparse(call.receiver) == loss.id for call in earlier):
+        return None
+    forward_again = remade(code, order.backward, [loss.id], order.stale)
+    *first, last = forward_again.lines if forward_again is not None else [""]
+    value = last.removeprefix(f"{loss.id} = ")
+    others = {name for line in first for item in ast.parse(line).body for name in names_bound_within(item)}
+    before = lines_before(code, order.backward, first) if first else None
+    if value == last or any(used_later(code, order.backward, name) for name in others) or (first and not before):
+        return None
+    text = value if isinstance(ast.parse(value, mode="eval").body, ast.Call | ast.Name) else f"({value})"
+    title = f"Compute `{loss.id}` anew for its second backward, with the new weights"
+    edits = [*([before] if before is not None else []), Edit(*code.span(loss), text)]
+    return Reordering(title, "earlier", edits, plain=True)
 
 
 def _behind(order: Order, names: list[str]) -> set[str]:

@@ -278,7 +278,8 @@ def behind_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
     moved = [*_clipped_before(loop.body, step), step]
     if _may_leave(order.code, loop, moved):
         edits = _put_behind(order.code, loop, moved)
-        yield Reordering("Step once, after the loop", "beginning" if older else "earlier", edits)
+        plain = order.moment.from_source and _sums_up(order, loop) and _trains_on_what_it_is_given(order, loop, moved)
+        yield Reordering("Step once, after the loop", "beginning" if older else "earlier", edits, plain=plain)
 
 
 def _may_leave(code: Code, loop: Loop, moved: list[ast.stmt]) -> bool:
@@ -301,10 +302,33 @@ def _put_behind(code: Code, loop: Loop, moved: list[ast.stmt]) -> list[Edit]:
 
 
 def _sums_up(order: Order, loop: Loop) -> bool:
-    """`opt.zero_grad()` before the loop, and each iteration retains the graph: are all gradients meant to be added?"""
+    """`opt.zero_grad()` before the loop, and graphs that are older than it: are all gradients meant to be added?
+
+    Each iteration retains the graph of all, or gets one from the items of the loop, as in a list of saved actions.
+    """
     block = order.code.block(loop)
     before = block[block.index(loop) - 1 :: -1] if loop in block[1:] else []
-    return any("zero_grad" in called_names(item) for item in before[:2]) and retains_graph(order.backward)
+    cleared = any("zero_grad" in called_names(item) for item in before[:2])
+    return cleared and (retains_graph(order.backward) or _is_given_graphs(order, loop))
+
+
+def _is_given_graphs(order: Order, loop: Loop) -> bool:
+    """Does the loop hand out all values that its body reads and whose graph is older than the step?"""
+    read = [name for name in order.moment.stale if any(reads(item, name) for item in loop.body)]
+    return isinstance(loop, ast.For) and bool(read) and set(read) <= set(names_bound(loop))
+
+
+def _trains_on_what_it_is_given(order: Order, loop: Loop, moved: list[ast.stmt]) -> bool:
+    """Does no iteration run a network, so that it could not compute its loss with the weights of the last step?
+
+    Nothing else steps there, such as a scheduler.
+    """
+    if any("step" in called_names(item) for item in loop.body if item not in moved):
+        return False
+    lines = range(loop.lineno, (loop.end_lineno or loop.lineno) + 1)
+    events = [event for event in order.moment.events if event.line in lines]
+    runs = any(event.kind not in ("backward", "step", "clip") for event in events)
+    return order.moment.complete and _is_given_graphs(order, loop) and bool(events) and not runs
 
 
 def _clipped_before(body: list[ast.stmt], step: ast.stmt) -> list[ast.stmt]:

@@ -90,6 +90,13 @@ class _Turns:
         )
 
     @property
+    def _is_apart(self) -> bool:
+        """Do the two backwards reach different parameters, so that no graph belongs to both?"""
+        passed = (self.training.parameters(item, "backward") for item in self.block[self.start : self.moved.start])
+        own, later = frozenset[int]().union(*passed), self.training.parameters(self.order.outer_backward, "backward")
+        return bool(own and later) and not own & later
+
+    @property
     def frees(self) -> bool:
         """Does the earlier backward free its graph? If not, the later one is meant to use it, too."""
         return not any(retains_graph(item) for item in self.block[self.start : self.moved.start])
@@ -97,7 +104,7 @@ class _Turns:
     @cached_property
     def plain(self) -> bool:
         """Does the source show that each step uses the same gradients, and that no graph is freed too early?"""
-        if not self.shared or not self.frees or self._is_entangled:
+        if not self.frees or self._is_entangled or not (self.shared or self._is_apart):
             return False
         start, block = self._beginning(), self.block
         moved, clear = block[self.moved], [block[self.cleared]] if self.cleared is not None else []
@@ -192,7 +199,7 @@ def _clears(turns: _Turns, statement: ast.stmt, step: ast.stmt, optimizer: str |
     return bool(taken and taken <= cleared) or ast.unparse(statement.value.func.value) == optimizer  # type: ignore[attr-defined]
 
 
-_OF_A_TRAINING = ("zero_grad", "backward", "step", "item", "append", "print", "len", "float")
+_OF_A_TRAINING = ("zero_grad", "backward", "step", "item", "append", "print", "len", "float", "list")
 
 
 def _is_followed(training: Training, statement: ast.stmt) -> bool:
