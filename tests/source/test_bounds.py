@@ -4,13 +4,17 @@ import ast
 import importlib
 import importlib.util
 import itertools
+import random
 import time
 from pathlib import Path
 
 import pytest
 
+from outplace.checking import noqa
 from outplace.checking.file_check import check_text
+from outplace.files import parsable
 from outplace.source import project as projects
+from outplace.source.candidates import Candidates
 from outplace.source.project import Project
 
 GROWTH = Path(__file__).parents[2] / "benchmarks" / "growth.py"
@@ -181,3 +185,55 @@ def test_a_function_that_is_cut_short_is_noted():
 def test_a_function_that_is_followed_to_its_end_is_not_noted(count):
     whole = LONG.replace("    z = z + torch.sin(z)\n" * 1_000, "    z = z + torch.sin(z)\n" * count)
     assert check_text("program.py", whole, Project(), fixes=False).notes == ()
+
+
+STATEMENTS = [
+    "x = 1\n",
+    "@a\n@b(1)\ndef f(x, y):\n    return x\n\n",
+    "if x:\n    y = 1\nelif z:\n    y = 2\nelse:\n    y = 3\n",
+    "try:\n    x = (1,\n2)\nexcept ValueError:\n    pass\nfinally:\n    pass\n",
+    's = """a\n)\nb = \'\'\'\n\\"""\nc"""\n',
+    "s = f'{x} {y[0]}' \"'\" # ' a comment (\n",
+    "x = y + \\\nz\n",
+    "l = [\n1,\n# (\n2,\n]\n",
+    "# a comment: it's\nr'\\''\n",
+]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_part_of_a_large_file_that_is_parsed_is_its_first_statements(seed, monkeypatch):
+    draw = random.Random(seed)
+    source = "".join(draw.choices(STATEMENTS, k=200))
+    monkeypatch.setattr(parsable, "MOST_TOKENS", draw.randrange(200, 1000))
+    part = parsable.first_part(source)
+    assert source.startswith(part)
+    known = [ast.dump(statement) for statement in ast.parse(part).body]
+    whole = [ast.dump(statement) for statement in ast.parse(source).body]
+    assert 10 < len(known) < len(whole)
+    assert known == whole[: len(known)]
+
+
+def test_a_large_file_is_checked_in_part(monkeypatch):
+    first = "import torch\nx = torch.ones(3, requires_grad=True).exp()\nx += 1\nx.sum().backward()\n"
+    program = first + "y = x.exp()\n" * 400
+    whole = check_text("program.py", program, Project(), fixes=False)
+    monkeypatch.setattr(parsable, "MOST_TOKENS", 1000)
+    part = check_text("program.py", program, Project(), fixes=False)
+    assert [finding.site.line for finding in part.findings] == [finding.site.line for finding in whole.findings] == [3]
+    assert [note.left_out for note in whole.notes] == []
+    assert [note.left_out for note in part.notes] == [True]
+
+
+TEXTS = ["mutates_args ", "mutates_args def ", "x[0] = ", "] = ", "# noqa: ", "relu((", "f'{x}' "]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_are_looked_through_in_linear_time(text):
+    source = "torch " + text * (300_000 // len(text))
+    start = time.thread_time()
+    candidates = Candidates(source)
+    candidates.worth_checking()
+    candidates.writes(1, 1)
+    noqa.read(source, ())
+    parsable.first_part(source)
+    assert time.thread_time() - start < 3

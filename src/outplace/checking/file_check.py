@@ -12,6 +12,7 @@ from outplace.checking import noqa, notebook, rules
 from outplace.checking.cache import digest
 from outplace.checking.outcome import Failure, Note, Outcome
 from outplace.files import reading
+from outplace.files.parsable import first_part
 
 if TYPE_CHECKING:
     from outplace.model import Finding
@@ -35,6 +36,9 @@ def unreadable(path: str, error: OSError) -> Failure:
 
 def check_data(path: str, data: bytes, project: Project, fixes: bool = True) -> Outcome:
     """The findings of a file with this content. Never raises: an error becomes a failure in the outcome."""
+    skipped = reading.too_large(path, len(data))
+    if skipped is not None:
+        return Outcome(path, notes=(Note(path, skipped, None, True),))
     try:
         book = notebook.read(data) if path.endswith(notebook.SUFFIX) else None
         source = book.source if book else reading.decode(data)
@@ -59,11 +63,15 @@ def unparsable(path: str) -> Failure | None:
 def unparsable_data(path: str, data: bytes) -> Failure | None:
     """The same for a content."""
     failure = None
+    if reading.too_large(path, len(data)):
+        return None
     try:
         book = notebook.read(data) if path.endswith(notebook.SUFFIX) else None
+        source = book.source if book else reading.decode(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(book.source if book else reading.decode(data))
+            if first_part(source) is source:
+                ast.parse(source)
     except reading.Unreadable as error:
         return Failure(path, str(error), error.line)
     except SyntaxError as error:
@@ -92,7 +100,7 @@ def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
     findings = tuple(finding for finding in checked.findings if finding.site.file == path)
     others = (finding for finding in checked.findings if finding.site.file != path)
     elsewhere = tuple(finding for finding in others if not _suppressed(finding, project))
-    comments = noqa.read(source, findings)
+    comments = noqa.read(first_part(source), findings)
     notes = tuple(
         Note(path, f"noqa names no rule: {word}; {rules.hint(word)}", line) for line, word in comments.unknown
     )

@@ -17,7 +17,9 @@ from outplace.repair.syntax.edits import parses
 
 _LINE = re.compile(r"#\s*noqa(?P<list>\s*:\s*(?P<words>[^#]*))?(?=\W|$)", re.IGNORECASE)
 _FILE = re.compile(r"#\s*outplace\s*:\s*noqa(?P<list>\s*:\s*(?P<words>[^#]*))?\s*$", re.IGNORECASE)
-_NAMED = re.compile(r"#\s*outplace\s*:\s*noqa|noqa\s*:[^\n]*\bOUT\d", re.IGNORECASE)
+_FOR_FILE = re.compile(r"#\s*outplace\s*:\s*noqa", re.IGNORECASE)
+_LISTS = re.compile(r"noqa\s*:", re.IGNORECASE)
+_CODE = re.compile(r"\bOUT\d", re.IGNORECASE)
 _FIRST = re.compile(r"[\w-]+")
 # After a comma, any word may be a rule. After a space, only a code is one; the rest is a remark.
 _NEXT = re.compile(r"\s*,\s*([\w-]+)|\s+([A-Z]+[0-9]+)\b")
@@ -64,11 +66,17 @@ def _matters(source: str, findings: Sequence[Finding]) -> bool:
     """Must the comments be read? That takes longer than the analysis, and most are for other linters."""
     if "noqa" not in source.lower():
         return False
-    if _NAMED.search(source):
-        return True
     lines = source.split("\n")
+    if _FOR_FILE.search(source) or any(_names_code(line) for line in lines):
+        return True
     numbers = {number for finding in findings for number in (finding.site.line, finding.site.end_line)}
     return any("noqa" in lines[number - 1].lower() for number in numbers if number <= len(lines))
+
+
+def _names_code(line: str) -> bool:
+    """Is one of our rules named after `noqa:`?"""
+    listed = _LISTS.search(line)
+    return listed is not None and _CODE.search(line, listed.end()) is not None
 
 
 def _words(text: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import signal
 import sys
@@ -78,9 +79,9 @@ def _move_to_own_files(outcomes: dict[str, Outcome], files: Sequence[str]) -> No
     elsewhere: list[Finding] = []
     for path, outcome in outcomes.items():
         this_file = os.path.abspath(path)
-        here = tuple(item for item in outcome.findings if os.path.abspath(split_cell(item.site.file)[0]) == this_file)
-        elsewhere.extend(item for item in outcome.findings if item not in here)
-        outcomes[path] = replace(outcome, findings=here)
+        is_here = [os.path.abspath(split_cell(item.site.file)[0]) == this_file for item in outcome.findings]
+        elsewhere.extend(item for item, here in zip(outcome.findings, is_here, strict=True) if not here)
+        outcomes[path] = replace(outcome, findings=tuple(itertools.compress(outcome.findings, is_here)))
     for finding in elsewhere:
         home = checked_files.get(os.path.abspath(finding.site.file))
         if home is not None:

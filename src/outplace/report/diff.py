@@ -67,11 +67,14 @@ def condense(lines: Sequence[DiffLine]) -> list[DiffLine]:
     return kept
 
 
+_LONGEST = 2000
+
+
 def render_diff(diff: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
     """The diff's lines. Other text is shown unchanged."""
     lines = condense(list(parse(diff))) or [DiffLine("", None, line) for line in diff.splitlines()]
     digits = max((len(str(line.number)) for line in lines if line.number), default=0)
-    texts = [lay_out(line.text, glyphs).text.rstrip() for line in lines]
+    texts = [lay_out(_readable(line.text), glyphs).text.rstrip() for line in lines]
     code = [text for line, text in zip(lines, texts, strict=True) if line.sign in _STYLES and text]
     margin = min((len(text) - len(text.lstrip(" ")) for text in code), default=0)
     for line, text in zip(lines, texts, strict=True):
@@ -81,6 +84,11 @@ def render_diff(diff: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
             yield from wrap(Text(glyphs.clean(naming.path(text)), style="dim"), width)
         else:
             yield from _rows(line, text[margin:], width, digits)
+
+
+def _readable(text: str) -> str:
+    """A line, cut where nobody reads any more: a program may have a line of some megabytes."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def _rows(line: DiffLine, text: str, width: int, digits: int) -> Iterator[Text]:

@@ -95,11 +95,15 @@ class Line:
         return left, max(self.cells[min(stop, last)], left + 1)
 
 
+_LONGEST = 100_000
+"""Characters of a line that are laid out. Some generated lines have millions."""
+
+
 def lay_out(source: str, glyphs: Glyphs) -> Line:
     """Expand tabs, neutralise control characters, and remember in which cell each character went."""
     shown: list[str] = []
     cells = [0]
-    for char in source.rstrip("\r\n"):
+    for char in source.rstrip("\r\n")[:_LONGEST]:
         piece = " " * (TAB - cells[-1] % TAB) if char == "\t" else glyphs.show(char)
         shown.append(piece)
         cells.append(cells[-1] + cell_len(piece))

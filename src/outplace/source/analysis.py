@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
+from outplace.files.parsable import first_part
 from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
 from outplace.model import Finding
 from outplace.source import hypotheses, torch_model
@@ -74,6 +75,12 @@ def check_file(path: str, source: str, project: Project) -> Checked:
     """Finds the in-place bugs of one file, including those that depend on what callers pass (see `hypotheses`)."""
     if "torch" not in source:
         return Checked([], None, ())
+    part = first_part(source)
+    checked = _check_part(path, part, project)
+    return checked if part is source else replace(checked, ran_out=True)
+
+
+def _check_part(path: str, source: str, project: Project) -> Checked:
     candidates = Candidates(source)
     if not candidates.worth_checking():
         return Checked([], None, ())

@@ -31,7 +31,7 @@ _WRITES = [
         r"ops\.\w+\.\w",  # torch.ops.aten.add_, torch.ops.mine.scale
     )
 ]
-_OPERATOR = re.compile(r"mutates_args[^@]*?\bdef (\w+)\(")
+_OPERATOR = re.compile(r"mutates_args|@|\bdef (\w+)\(")
 _ITEM = re.compile(r"\](?:\s|\\)*=[^=]")
 _HOLDER = re.compile(r"\s*[A-Za-z_][\w.]*\[")
 """`x[i] = v`: how the target ends, and how its line begins."""
@@ -123,7 +123,12 @@ class Candidates:
 
     def _operators(self) -> Iterator[Span]:
         """Yields the calls of the `torch.library` operators that are defined here."""
-        names = set(_OPERATOR.findall(self._source))
+        names: set[str] = set()
+        declared = False
+        for sign in _OPERATOR.finditer(self._source):
+            if declared and sign[1]:
+                names.add(sign[1])
+            declared = sign[0] == "mutates_args"
         return ((place, place + len(name)) for place, name in self._calls if name in names)
 
     def handles_tensors(self, first: int, last: int) -> bool:
@@ -167,8 +172,17 @@ def _functions(source: str) -> Iterator[Span]:
 
 
 def _items(source: str) -> Iterator[Span]:
+    """Yields item assignments, each with its line from the start. A long line is counted once."""
+    line = seen = closed = 0
+    holder = _HOLDER.match(source)
     for found in _ITEM.finditer(source):
-        line, end = source.rfind("\n", 0, found.start()) + 1, found.end()
-        many_lines = source.count("]", line, end) > source.count("[", line, end)
-        if many_lines or _HOLDER.match(source, line, found.start()):
+        start, end = found.span()
+        newline = source.rfind("\n", seen, start)
+        if newline >= 0:
+            line, seen, closed = newline + 1, newline + 1, 0
+            holder = _HOLDER.match(source, line)
+        closed += source.count("]", seen, start) - source.count("[", seen, start)
+        seen = start
+        many_lines = closed + source.count("]", start, end) > source.count("[", start, end)
+        if many_lines or (holder is not None and holder.end() <= start):
             yield line, end

@@ -273,6 +273,7 @@ def is_file_of_data(module: str) -> bool:
     return _DATA_FILE.search(module.lower()) is not None
 
 
+@functools.lru_cache(maxsize=1)
 def is_file_of_optimizers(text: str) -> bool:
     """Belief: nobody trains through the functions of a file that has the word `Optimizer` in it.
 

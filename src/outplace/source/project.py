@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from outplace.files.parsable import first_part
 from outplace.model import Finding
 from outplace.source.values import Scope
 
@@ -129,7 +130,7 @@ class Project:
             self._modules[path] = None
             try:
                 source = self._texts[path] if path in self._texts else _read(path)
-                if len(source) < _LARGEST:
+                if len(source) < _LARGEST and first_part(source) is source:
                     self._modules[path] = Module(path, source, _module_name(path), self._parse(path, source))
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 pass

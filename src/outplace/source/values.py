@@ -312,6 +312,9 @@ class Function(Value):
         """For a decorator: the part of it that has to be run. Computed at first use."""
 
 
+_MOST_BASES = 300
+
+
 class Class(Value):
     """A class of the project."""
 
@@ -327,12 +330,12 @@ class Class(Value):
         self._lineage: list[Value] | None = None
 
     def lineage(self) -> list[Value]:
-        """Returns the class and its bases, depth first (classes of the project and of torch)."""
+        """Returns the class and its bases, depth first (classes of the project and of torch), at most so many."""
         if self._lineage is None:
             found: dict[Value, None] = {self: None}
             for base in self.bases:
                 found.update(dict.fromkeys(base.lineage() if isinstance(base, Class) else [base]))
-            self._lineage = list(found)
+            self._lineage = list(found)[:_MOST_BASES]
         return self._lineage
 
     def find(self, name: str) -> Value | None:
