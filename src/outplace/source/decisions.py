@@ -16,8 +16,12 @@ def decision(interpreter: Interpreter, test: ast.expr) -> tuple[bool | None, int
     """Returns whether a test is true; if not known: None, its branch, and whether arm 0 is the false arm."""
     subject, question, negated = _question(test)
     if not isinstance(subject, (ast.Name, ast.Attribute)):
-        return interpreter.truth(interpreter.eval(test)), next_branch(), False
-    value = interpreter.eval(subject)
+        value = interpreter.eval(test)
+        if not isinstance(value, Choice):
+            return interpreter.truth(value), next_branch(), False
+        question, negated = "is true", False
+    else:
+        value = interpreter.eval(subject)
     answer = _answer(interpreter, value, question)
     if answer is not None:
         return answer is not negated, 0, False

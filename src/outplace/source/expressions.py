@@ -12,7 +12,7 @@ from outplace.source.calls import _call as run_call
 from outplace.source.decisions import decision
 from outplace.source.frames import Frame
 from outplace.source.graph import Path
-from outplace.source.joins import join, join_arms
+from outplace.source.joins import join, join_arms, options
 from outplace.source.values import (
     MOST_ITEMS,
     NONE,
@@ -120,9 +120,16 @@ def _bool_op(interpreter: Interpreter, node: ast.BoolOp) -> Value:
 
 def _compare(interpreter: Interpreter, node: ast.Compare) -> Value:
     left, rights = interpreter.eval(node.left), [interpreter.eval(item) for item in node.comparators]
-    if len(rights) == 1:
-        return python_model.compare(interpreter, node.ops[0], left, rights[0], node)
-    return PLAIN
+    return _compared(interpreter, node, left, rights[0]) if len(rights) == 1 else PLAIN
+
+
+def _compared(interpreter: Interpreter, node: ast.Compare, left: Value, right: Value) -> Value:
+    either = (*options(left), *options(right))
+    if len(either) > 2 and all(isinstance(option, Const) for option in either):
+        return interpreter.each(
+            left, lambda one: interpreter.each(right, lambda other: _compared(interpreter, node, one, other))
+        )
+    return python_model.compare(interpreter, node.ops[0], left, right, node)
 
 
 def _bin_op(interpreter: Interpreter, node: ast.BinOp) -> Value:

@@ -210,6 +210,45 @@ SNIPPETS = {
                 x[:, :1] = self.conv(x[:, :1])  # error: saved
                 return x
     """,
+    "the last module of a container that a branch has filled": """
+        class Block(nn.Module):
+            def __init__(self, dim, first=True, act_layer=nn.ReLU):
+                super().__init__()
+                self.stack = nn.Sequential()
+                for i in range(3):
+                    if first:
+                        self.stack.add_module(f"act{i}", act_layer(inplace=i > 0))
+                    self.stack.add_module(f"fc{i}", nn.Linear(dim, dim))
+
+            def forward(self, x):
+                tap, last = x, len(self.stack) - 1
+                for i, module in enumerate(self.stack):
+                    if i < last:
+                        tap = module(tap)
+                    else:
+                        x = module(tap) + x
+                return x, tap
+    """,
+    "a write to what such a module keeps": """
+        class Block(nn.Module):
+            def __init__(self, dim, first=True, act_layer=nn.ReLU):
+                super().__init__()
+                self.stack = nn.Sequential()
+                for i in range(3):
+                    if first:
+                        self.stack.add_module(f"act{i}", act_layer(inplace=i > 0))
+                    self.stack.add_module(f"fc{i}", nn.Linear(dim, dim))
+
+            def forward(self, x):
+                tap, last = x, len(self.stack) - 1
+                for i, module in enumerate(self.stack):
+                    if i < last:
+                        tap = module(tap)
+                        tap *= 2  # warning: saved
+                    else:
+                        x = module(tap) + x
+                return x, tap
+    """,
     "modules that hold each other": """
         class Part(nn.Module):
             def __init__(self, whole):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.source import holders, torch_model
 from outplace.source.contents import is_exact, set_item, truth
-from outplace.source.joins import join
+from outplace.source.graph import Path
+from outplace.source.joins import join, options, with_paths
 from outplace.source.python_model.containers import iterate
 from outplace.source.python_model.values import has_unknown_base
 from outplace.source.values import (
@@ -17,11 +18,13 @@ from outplace.source.values import (
     PLAIN,
     UNKNOWN,
     Bound,
+    Choice,
     Class,
     Const,
     Dictionary,
     Instance,
     Items,
+    Layer,
     Plain,
     Super,
     Tensor,
@@ -181,7 +184,23 @@ def _length(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AS
         return Const(args[0].shape[0])
     if args and isinstance(args[0], Items) and args[0].rest is None:
         return Const(len(args[0].items))
-    return PLAIN
+    return _number_of_children(args[0].children) if args and isinstance(args[0], Layer) else PLAIN
+
+
+def _number_of_children(children: dict[str, Value]) -> Value:
+    """The number of modules in a container, if it is known, or if one branch has decided which of them are added."""
+    added = [with_paths(child) for child in children.values() if any(map(torch_model.is_no_child, options(child)))]
+    if not children or any(name.startswith("*") for name in children) or any(len(child) != 2 for child in added):
+        return PLAIN
+    ways = {tuple(path for _, path in sorted(child, key=_is_gone)) for child in added}
+    if len(ways) > 1:
+        return PLAIN
+    every, fewer = Const(len(children)), Const(len(children) - len(added))
+    return Choice((every, fewer), *ways) if ways else every
+
+
+def _is_gone(option: tuple[Value, Path]) -> bool:
+    return torch_model.is_no_child(option[0])
 
 
 def _extreme(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:

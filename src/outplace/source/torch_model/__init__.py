@@ -5,7 +5,7 @@ from outplace.source.torch_model.dispatch import attribute, method, set_attribut
 from outplace.source.torch_model.einops import call as call_einops
 from outplace.source.torch_model.functions import GRAD_MODES, call, torch_attribute
 from outplace.source.torch_model.indexing import check_kept, get_item, set_item
-from outplace.source.torch_model.layers import run_layer
+from outplace.source.torch_model.layers import is_no_child, run_layer
 from outplace.source.torch_model.leaf_aliases import check_put_back
 from outplace.source.torch_model.library import defines_operator, run_operator
 from outplace.source.torch_model.methods import is_tensor_method
@@ -52,6 +52,7 @@ __all__ = [
     "get_item",
     "init_container",
     "is_instance",
+    "is_no_child",
     "is_tensor_method",
     "make_optimizer",
     "method",

@@ -235,3 +235,16 @@ def hooked(interpreter: Interpreter, value: Value, node: ast.AST) -> Value:
             if isinstance(value, Tensor):
                 return view
     return value
+
+
+def no_child() -> Layer:
+    """What a container holds where another arm of a branch adds a module. It gives back what it gets."""
+    return Layer("nn.Identity", {_ABSENT: True})
+
+
+def is_no_child(value: Value) -> bool:
+    """True if a module stands here only on another arm of a branch."""
+    return isinstance(value, Layer) and _ABSENT in value.options
+
+
+_ABSENT = "absent"

@@ -19,6 +19,7 @@ from outplace.source.torch_model.layers import (
     before_forward,
     fill_container,
     make_layer,
+    no_child,
     run_child,
     run_layer,
 )
@@ -397,7 +398,7 @@ def _add_module(
         return _register_parameter(interpreter, module, args, {}, node)
     if isinstance(module, Layer) and len(args) > 1:
         name = str(args[0].value) if isinstance(args[0], Const) else f"*{len(module.children)}"
-        module.children.setdefault(name, Layer("nn.Identity", {}))  # on the other arms of a branch
+        module.children.setdefault(name, no_child())  # on the other arms of a branch
         interpreter.set_name(module.children, name, args[1])
     return NONE
 
