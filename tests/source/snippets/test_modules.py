@@ -221,7 +221,7 @@ SNIPPETS = {
                     self.stack.add_module(f"fc{i}", nn.Linear(dim, dim))
 
             def forward(self, x):
-                tap, last = x, len(self.stack) - 1
+                tap, last = x * 1, len(self.stack) - 1
                 for i, module in enumerate(self.stack):
                     if i < last:
                         tap = module(tap)
@@ -240,7 +240,7 @@ SNIPPETS = {
                     self.stack.add_module(f"fc{i}", nn.Linear(dim, dim))
 
             def forward(self, x):
-                tap, last = x, len(self.stack) - 1
+                tap, last = x * 1, len(self.stack) - 1
                 for i, module in enumerate(self.stack):
                     if i < last:
                         tap = module(tap)
