@@ -107,7 +107,7 @@ def value_of(target: ast.expr, frame: FrameType) -> Any:
         return frame.f_locals.get(target.id, frame.f_globals.get(target.id))
     if isinstance(target, ast.Attribute):
         held = fields_of(value_of(target.value, frame))
-        for part in (held, held.get("_buffers"), held.get("_modules")):
+        for part in (held, held.get("_parameters"), held.get("_buffers"), held.get("_modules")):
             if isinstance(part, dict) and target.attr in part:
                 return part[target.attr]
     return None

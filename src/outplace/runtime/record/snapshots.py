@@ -173,3 +173,14 @@ class Contents:
 
 
 _DATA: Any = torch._C.TensorBase.data
+
+
+def sample(tensor: torch.Tensor, most: int = 1 << 10) -> torch.Tensor:
+    """Some of the elements, all over the tensor, as a copy."""
+    flat = tensor.detach().reshape(-1)
+    return flat[:: max(1, flat.numel() // most)].clone()
+
+
+def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Are two samples equal, but for rounding?"""
+    return bool(torch.allclose(one.double(), other.double(), rtol=1e-4, atol=1e-7, equal_nan=True))

@@ -3,7 +3,8 @@
 PyTorch checks the arguments of such a block, but not its weights. So an optimizer step between its forward and its
 backward raises nothing. The graph shows which weights a block uses. They are compared with the writes since its last
 node. The buffers of a block that is a module are copied when it runs: they have no node in the graph. A block may also
-change by itself what it computes with: it does so once more when it runs again.
+change by itself what it computes with: it does so once more when it runs again. Then what it saves differs from what it
+saved at first, which some elements of each saved tensor show.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch.utils import checkpoint as checkpoints
 from outplace.knowledge.derivatives import step_of
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.silent_rules.functions import CHECKPOINT_WEIGHTS_CHANGED
-from outplace.model import Diagnosis, Mutation, SavedTensor
+from outplace.model import Diagnosis, Mutation, SavedTensor, Tensor
 from outplace.repair.syntax.flow import used_later
 from outplace.runtime.locate import graph, names, sites, writers
 from outplace.runtime.locate.node_expressions import made_at
@@ -29,13 +30,13 @@ from outplace.runtime.patches import saved_tensor_hooks, tensor_writes
 from outplace.runtime.patches.code_injection import injected
 from outplace.runtime.patches.table import Patch
 from outplace.runtime.record import hidden_writes, log
-from outplace.runtime.record.snapshots import copyable, unobserved
+from outplace.runtime.record.snapshots import copyable, same_values, sample, unobserved
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.operands import frame_of
 
-_MOST, _LARGEST, _ALWAYS = 1_000, 1 << 12, 3
+_MOST, _LARGEST, _ALWAYS, _SAMPLE = 1_000, 1 << 12, 3, 64
 _next_number = torch._C._autograd._get_sequence_nr
 
 
@@ -58,6 +59,11 @@ class _Ran(NamedTuple):
     def changed(self) -> list[torch.Tensor]:
         """The buffers whose contents are others now."""
         return [item for item, before in self.written() if item.shape == before.shape and not item.equal(before)]
+
+
+def _sample(saved: Any) -> torch.Tensor | None:
+    with unobserved():
+        return sample(saved, _SAMPLE) if copyable(saved) and saved.is_floating_point() else None
 
 
 class _Region(NamedTuple):
@@ -85,9 +91,7 @@ def _module_of(function: FunctionType) -> torch.nn.Module | None:
 
 def _ran(keeper: Any, function: Any) -> _Ran:
     """What is to be known of a block that is about to run. Small buffers are copied, in some of the steps."""
-    nth = log.state.backwards
-    known = isinstance(function, FunctionType) and (nth <= _ALWAYS or nth & (nth - 1) == 0)
-    module = _module_of(function) if known else None
+    module = _module_of(function) if isinstance(function, FunctionType) and _is_sampled() else None
     if module is None:
         return _Ran(weakref.ref(keeper), _next_number())
     buffers: list[tuple[Weak, torch.Tensor, int]] = []
@@ -184,14 +188,9 @@ def _report(region: _Region) -> None:
     scan.at_end_of_backward(partial(reporting.report, diagnosis, rule.remedy))
 
 
-def _look_at_own_write(write: log.Write, tensor: torch.Tensor, frame: FrameType) -> None:
-    """A block that runs again is about to write this tensor. Did it write it the first time, and is it used after?"""
-    earlier = [item for item in log.current().writes if item.storage == write.storage and item.frames == write.frames]
-    standing, path = sites.statement_of(frame), scan.target_of(write)
-    if len(earlier) < 2 or standing is None or path is None or not used_later(*standing, path):
-        return
-    rule, found = CHECKPOINT_WEIGHTS_CHANGED, names.described(tensor, path)
-    scan.at_end_of_backward(partial(reporting.tell, rule, found, scan.mutations_of([write])))
+def _tell_of_own_writes(written: list[tuple[log.Write, Tensor]]) -> None:
+    mutations = scan.mutations_of([write for write, _ in written])
+    scan.at_end_of_backward(partial(reporting.tell, CHECKPOINT_WEIGHTS_CHANGED, written[0][1], mutations))
 
 
 def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
@@ -208,11 +207,17 @@ def _written(leaf: torch.Tensor, since: int) -> tuple[Mutation, ...]:
     return (*found.values(), *scan.mutations_of(direct))
 
 
-def _reruns(frame: FrameType | None) -> bool:
-    """Does a backward run a block again?"""
-    while frame is not None and frame.f_code is not torch.autograd.graph._engine_run_backward.__code__:
+def _runs_in(frame: FrameType | None, function: Any) -> bool:
+    """Is this function running, further out than the frame?"""
+    while frame is not None and frame.f_code is not function.__code__:
         frame = frame.f_back
     return frame is not None
+
+
+def _is_sampled() -> bool:
+    """Are blocks looked at in this step? In the first ones, then in the 4th, 8th, 16th and so on."""
+    nth = log.state.backwards
+    return bool(nth <= _ALWAYS or nth & (nth - 1) == 0)
 
 
 class Detector(detector.Detector):
@@ -221,6 +226,12 @@ class Detector(detector.Detector):
     def __init__(self) -> None:
         self.waiting: list[_Ran] = []
         """The blocks that may run again."""
+        self._saved: weakref.WeakKeyDictionary[Any, list[torch.Tensor | None]] = weakref.WeakKeyDictionary()
+        """For each block: samples of what it saved at first."""
+        self._own: list[tuple[log.Write, Tensor]] = []
+        """What the block that runs again has written, as it did at first."""
+        self._of_compared: tuple[Callable[[], Any], list[tuple[log.Write, Tensor]]] = (lambda: None, [])
+        """The block that is being compared, and the same of it."""
 
     def patches(self) -> Iterator[Patch]:
         """The patches of torch."""
@@ -230,6 +241,8 @@ class Detector(detector.Detector):
             yield injected(frames.__init__, "block", "self", self._note_block, why)
             forward = checkpoints.CheckpointFunction.forward
             yield injected(forward, "reentrant_block", "ctx", self._note_block, why)
+            why = "What a block saves when it runs again is compared with what it saved at first."
+            yield injected(checkpoints._default_meta_extractor, "block_saves", "x", self._note_saved, why)
 
     def _note_block(self, keeper: Any) -> None:
         if not tensor_writes.is_traced():
@@ -242,8 +255,41 @@ class Detector(detector.Detector):
         """Does a block that runs again change once more what it computes with: `self.temperature.mul_(0.9)`?"""
         if self.waiting and step_of(write.operation) and len(write.frames) == 1:
             frame = frame_of(write)
-            if frame is not None and _reruns(frame) and hidden_writes.worth_a_look(write.frames[0]):
-                scan.guarded(partial(_look_at_own_write, write, tensor, frame))
+            again = frame is not None and _runs_in(frame, torch.autograd.graph._engine_run_backward)
+            if frame is not None and again and hidden_writes.worth_a_look(write.frames[0]):
+                scan.guarded(partial(self._look_at_own_write, write, tensor, frame))
+
+    def _look_at_own_write(self, write: log.Write, tensor: torch.Tensor, frame: FrameType) -> None:
+        """A block that runs again is about to write this tensor. Did it write it the first time, and is it used?"""
+        writes = log.current().writes
+        earlier = [item for item in writes if item.storage == write.storage and item.frames == write.frames]
+        standing, path = sites.statement_of(frame), scan.target_of(write)
+        if len(earlier) < 2 or standing is None or path is None:
+            return
+        written = write, names.described(tensor, path)
+        if not _runs_in(frame, checkpoints.CheckpointFunction.backward):
+            self._own.append(written)
+        elif used_later(*standing, path):
+            _tell_of_own_writes([written])
+
+    def _note_saved(self, saved: Any) -> None:
+        """A block has saved a tensor, or what it saves on its second run is compared with its first run."""
+        if tensor_writes.is_traced():
+            return
+        caller = sys._getframe(2)
+        if caller.f_code.co_name == "pack_hook" and _is_sampled():
+            scan.guarded(lambda: self._saved.setdefault(caller.f_locals["frame"], []).append(_sample(saved)))
+        elif caller.f_code.co_name == "check_recomputed_tensors_match" and (self._own or self._of_compared[1]):
+            scan.guarded(lambda: self._compare(caller.f_locals["self"], caller.f_locals["idx"], saved))
+
+    def _compare(self, block: Any, number: int, saved: Any) -> None:
+        if self._of_compared[0]() is not block:
+            self._of_compared, self._own = (weakref.ref(block), self._own), []
+        first, written = self._saved.get(block, [])[number : number + 1], self._of_compared[1]
+        now = _sample(saved)
+        if first and written and first[0] is not None and now is not None and not same_values(first[0], now):
+            _tell_of_own_writes(written)
+            self._of_compared = (self._of_compared[0], [])
 
     def wants_to_look(self) -> bool:
         """Has an optimizer stepped, or a buffer been written, since a block ran that will run again?"""

@@ -32,15 +32,15 @@ from outplace.repair.syntax.flow import used_later
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write
-from outplace.runtime.record.snapshots import PLAIN, copyable, extent, unobserved
+from outplace.runtime.record.snapshots import PLAIN, copyable, extent, same_values, sample, unobserved
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak, is_older
 from outplace.runtime.silent import detector, reporting, scan
 from outplace.runtime.silent.operands import frame_of, only_of_itself, only_of_numbers
 
 _MOST_MEMORIES, _MOST_OF_A_LINE, _MOST_PENDING = 4_000, 256, 128
-_LARGEST, _SAMPLE = 1 << 22, 1 << 10
-"""The largest number of elements of a tensor that is looked at, and how many of them are compared."""
+_LARGEST = 1 << 22
+"""The largest number of elements of a tensor that is looked at."""
 _SEVERAL = 2
 """So many earlier calls of a round must have rescaled the same memory, if no backward ends the round."""
 _ENOUGH = 4
@@ -79,18 +79,8 @@ class _Memory:
         self.after: torch.Tensor | None = None
 
 
-def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    """Some of the elements, all over the tensor, as a copy."""
-    flat = tensor.detach().reshape(-1)
-    return flat[:: max(1, flat.numel() // _SAMPLE)].clone()
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(torch.allclose(one.double(), other.double(), rtol=1e-4, atol=1e-7, equal_nan=True))
-
-
 def _is_uniform(values: torch.Tensor) -> bool:
-    return _same(values, values[:1].expand_as(values))
+    return same_values(values, values[:1].expand_as(values))
 
 
 class Detector(detector.Detector):
@@ -149,7 +139,7 @@ class Detector(detector.Detector):
 
     def _note(self, key: Key, memory: _Memory, write: Write, tensor: torch.Tensor, follows: bool) -> None:
         with unobserved():
-            before = _sample(tensor)
+            before = sample(tensor)
             if memory.round != log.state.backwards:
                 # A write that moves no version is seen by the contents.
                 stands = memory.after is not None and (follows or memory.after.equal(before))
@@ -180,7 +170,7 @@ class Detector(detector.Detector):
             if alias is None:
                 continue
             with unobserved():
-                memory.after = _sample(alias)
+                memory.after = sample(alias)
                 again = self._again(memory, _of_array(alias))
                 in_one = _in_one_round(memory)
                 if in_one or (again and self._matters(again, alias, nodes)):
@@ -192,7 +182,7 @@ class Detector(detector.Detector):
 
     def _again(self, memory: _Memory, array: bool) -> list[_Done]:
         """The writes that did the same as in the round before, if all did. `array`: it is memory of an array."""
-        if memory.earlier is None or memory.after is None or _same(memory.chain[0].before, memory.after):
+        if memory.earlier is None or memory.after is None or same_values(memory.chain[0].before, memory.after):
             return []
         if all(map(_takes_from_batch, memory.chain)):
             return memory.chain
@@ -209,7 +199,7 @@ class Detector(detector.Detector):
             around = (after.double(), then.before.double(), left_then.double())
             if not (_is_same_again(done, *around) if array else _explains(done, *around, moves)):
                 return []
-            if not (_same(done.before, after) and _same(then.before, left_then)):
+            if not (same_values(done.before, after) and same_values(then.before, left_then)):
                 known = done.before != 0
                 scales = step_of(done.write.operation) == "scale"
                 done.uneven = scales and not _is_uniform(after[known] / done.before[known].double())
@@ -264,7 +254,7 @@ def _in_one_round(memory: _Memory) -> list[_Done]:
     for done, after in zip(memory.chain, afters, strict=True):
         before, now, known = done.before.double(), after.double(), done.before != 0
         change = now[known] / before[known] if step_of(done.write.operation) == "scale" else now - before
-        if _same(before, now):
+        if same_values(before, now):
             continue
         if _is_uniform(change) and spellings(done.write.operation)[0] not in _DIVIDING:
             return []
@@ -331,9 +321,9 @@ def _is_same_again(done: _Done, after: torch.Tensor, then: torch.Tensor, left: t
     """Is what happens to an array what happened to it the first time? (What is kept in an array is data.)"""
     before = done.before.double()
     if step_of(done.write.operation) in ("add", "shift"):
-        return done.own or _same(after - before, left - then)
+        return done.own or same_values(after - before, left - then)
     known = (before != 0) & (then != 0)
-    return done.own or _same(after[known] / before[known], left[known] / then[known])
+    return done.own or same_values(after[known] / before[known], left[known] / then[known])
 
 
 def _explains(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.Tensor, moves: bool) -> bool:
@@ -347,14 +337,14 @@ def _explains(done: _Done, after: torch.Tensor, then: torch.Tensor, left: torch.
     if step == "add":
         return done.own
     if step == "shift":
-        return done.own or _same(after - before, left - then)
+        return done.own or same_values(after - before, left - then)
     known = (before != 0) & (then != 0)
     ratio, earlier = after[known] / before[known], left[known] / then[known]
     if not len(ratio):
         return False
     if _is_uniform(ratio) and spellings(done.write.operation)[0] in ("mul_", "multiply_"):
         return moves
-    return done.own or _same(ratio, earlier)
+    return done.own or same_values(ratio, earlier)
 
 
 def _of_array(tensor: torch.Tensor) -> bool:

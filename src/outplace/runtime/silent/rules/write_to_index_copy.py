@@ -12,6 +12,7 @@ from functools import partial
 import torch
 
 from outplace.knowledge.silent_rules.lost import WRITE_TO_INDEX_COPY
+from outplace.knowledge.traits import method_has
 from outplace.model import Tensor
 from outplace.runtime.locate import sites
 from outplace.runtime.record.log import Instruction, Write
@@ -44,12 +45,19 @@ class Detector(detector.Detector):
         if frame is None:
             self._looks[write.frames[-1]] = _ENOUGH
             return
-        for whole in (part.value for part in parts):
+        for whole in (_without_views(part.value) for part in parts):
             value = value_at(whole, frame)
             if isinstance(value, torch.Tensor):
                 if None is not storage_of(value) != storage_of(tensor):
                     reporting.tell(WRITE_TO_INDEX_COPY, Tensor(ast.unparse(whole)), scan.mutations_of([write]))
                 break
+
+
+def _without_views(node: ast.expr) -> ast.expr:
+    """`layer.weight` of `layer.weight.data`."""
+    while isinstance(node, ast.Attribute) and method_has(node.attr, "view_attribute"):
+        node = node.value
+    return node
 
 
 def _written_alone(write: Write) -> list[ast.Subscript]:
