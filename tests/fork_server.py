@@ -110,7 +110,9 @@ def fork_outplace(process: subprocess.Popen, *values, **named) -> None:
     """Instead of `Popen._execute_child`: `python -m outplace ...` is a fork of this process."""
     asked = _signature.bind(process, *values, **named).arguments
     pipes = [asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
-    if asked["args"][1] != "-m" or asked["args"][2] not in ("outplace", "outplace.cli.reclaim_child"):
+    words = asked["args"]
+    is_ours = isinstance(words, list) and words[1:3] in (["-m", "outplace"], ["-m", "outplace.cli.reclaim_child"])
+    if not (is_ours and words[0] == sys.executable):
         return _execute(process, *values, **named)
     process.pid = os.fork()
     if process.pid == 0:
@@ -120,7 +122,7 @@ def fork_outplace(process: subprocess.Popen, *values, **named) -> None:
             os.chdir(asked["cwd"])
         environment(asked["env"])
         ends = (asked["p2cread"], asked["c2pwrite"], asked["errwrite"])
-        become(asked["args"][1:], [number if end == -1 else end for number, end in enumerate(ends)])
+        become(words[1:], [number if end == -1 else end for number, end in enumerate(ends)])
     process._child_created = True
     process._close_pipe_fds(*pipes)
     return None
