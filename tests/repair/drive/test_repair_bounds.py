@@ -149,3 +149,17 @@ def test_a_file_with_a_hundred_findings(shape, monkeypatch):
     after = findings("p.py", result.text)
     assert len(after) == len(result.left)
     assert result.ran_out or not after
+
+
+def test_findings_without_a_candidate_take_no_longer(clock, monkeypatch):
+    """For each of a hundred findings the search for candidates takes six seconds, and finds none."""
+
+    def none(*given):
+        clock.now += 6
+        return iter(())
+
+    monkeypatch.setattr(from_source, "propose", none)
+    text = growth.SHAPES["views that are written"](100)
+    result = from_source.repair("program.py", text, findings, lambda finding: True)
+    assert (result.text, result.ran_out) == (text, True)
+    assert clock.now <= from_source.MOST_SECONDS_OF_A_FILE

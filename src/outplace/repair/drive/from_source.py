@@ -236,6 +236,7 @@ class _Repair:
 
     def _meanings(self, texts: _Texts, finding: Finding, before: list[Finding]) -> tuple[str, ...]:
         """The titles of unsafe repairs after which the analysis finds less."""
+        self._require_time()
         files = self._with(texts)
         titles: list[str] = []
         for candidate in propose(files, of_finding(finding), self.style, self._neighbours(finding, before)):
@@ -337,6 +338,7 @@ class _Repair:
         return self._files
 
     def _candidates(self, files: Files, finding: Finding, before: list[Finding]) -> Iterator[Candidate]:
+        self._require_time()
         for candidate in propose(files, of_finding(finding), self.style, self._neighbours(finding, before)):
             self._require_time()
             allowed = candidate.safety == "safe" or (self.unsafe and candidate.safety == "unsafe")
