@@ -42,13 +42,25 @@ def backward_first(code: Code, moment: Moment) -> Earlier | None:
     changed, inputs = set().union(*map(_bound, rest)), set().union(*map(_read, moved))
     if changed & inputs or any(map(_leaves, between)):
         return None
-    if not all(_whole_lines(code, item) for item in [write, *moved]):
+    if not _all_whole(code, [write, *moved]):
         return None
     plain = all(map(clears, moved[:-1])) and not any(takes_gradients(code, item) for item in rest)
-    return Earlier([_lines_first(code, moved, write, backward)], plain)
+    return Earlier([lines_first(code, moved, write, backward)], plain)
 
 
-def _lines_first(code: Code, moved: list[ast.stmt], first: ast.stmt, last: ast.stmt) -> Edit:
+def can_go_first(code: Code, statement: ast.stmt, passed: list[ast.stmt]) -> bool:
+    """Can a statement go before these, as far as names show?"""
+    bound = set[str]().union(*map(_bound, passed))
+    read = set[str]().union(*map(_read, passed))
+    apart = not bound & (_read(statement) | _bound(statement)) and not _bound(statement) & read
+    return apart and not any(map(_leaves, [statement, *passed])) and _all_whole(code, [statement, *passed])
+
+
+def _all_whole(code: Code, statements: list[ast.stmt]) -> bool:
+    return all(_whole_lines(code, item) for item in statements)
+
+
+def lines_first(code: Code, moved: list[ast.stmt], first: ast.stmt, last: ast.stmt) -> Edit:
     """Puts the lines of some statements before all other lines from the first statement to the last."""
     numbers = [number for item in moved for number in range(item.lineno, (item.end_lineno or 0) + 1)]
     end = last.end_lineno or last.lineno

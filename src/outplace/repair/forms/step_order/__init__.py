@@ -25,6 +25,7 @@ from dataclasses import replace
 from outplace.repair.facts.bug import Moment
 from outplace.repair.forms.backward_first import takes_gradients
 from outplace.repair.forms.step_order import compute_later, detach, run_again, steps_wait
+from outplace.repair.forms.step_order.before_forward import update_before_the_forward
 from outplace.repair.forms.step_order.moments import moments
 from outplace.repair.forms.step_order.order import Order, Reordering, order_of
 from outplace.repair.forms.step_order.reported import is_handed_in, is_reported
@@ -33,7 +34,7 @@ from outplace.repair.forms.step_order.update_first import update_first
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.files import Files
 
-__all__ = ["Reordering", "moments", "reorderings"]
+__all__ = ["Reordering", "moments", "reorderings", "update_before_the_forward"]
 
 
 def reorderings(code: Code, moment: Moment, files: Files) -> Iterator[Reordering]:

@@ -27,9 +27,9 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
         yield bug.moment if bug.from_run else _of_the_writer(files, bug, bug.moment)
         return
     for site in bug.writes:
-        for code, update in _ways_to(files, site):
+        for code, update in ways_to(files, site):
             if bug.raised_at is not None:
-                backwards = [node for home, node in _ways_to(files, bug.raised_at) if home is code]
+                backwards = [node for home, node in ways_to(files, bug.raised_at) if home is code]
             else:
                 backwards = [
                     statement
@@ -80,7 +80,7 @@ def _by_optimizer(files: Files, site: Site) -> bool:
     return "step" in called_names(statement) or (site.function.split(".")[-1] == "step" and not trains)
 
 
-def _ways_to(files: Files, site: Site) -> Iterator[tuple[Code, ast.stmt]]:
+def ways_to(files: Files, site: Site) -> Iterator[tuple[Code, ast.stmt]]:
     """The statement of a site, and the statements that call its function, if there are only a few calls."""
     code = files.code(site.file)
     statement = statement_at(code, site.line) if code is not None else None

@@ -32,6 +32,9 @@ def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Can
         for way in ways if provable else sorted(ways, key=lambda way: not way.plain):
             safety: Safety = "safe" if way.plain and not provable else "unsafe"
             yield Candidate(way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
+    if bug.raised_at is not None:
+        for way in step_order.update_before_the_forward(files, bug):
+            yield Candidate(way.title, "unsafe", {way.file or "": tuple(way.edits)}, True, way.keeps)
 
 
 def _goes_before(other: Moment, moment: Moment) -> bool:
