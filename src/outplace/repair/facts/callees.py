@@ -14,10 +14,18 @@ from outplace.source.facts import Definition
 
 def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function, bool] | None:
     """The project's function or method that a call runs, if it is one; True if its first argument is the receiver."""
+    found = functions_of(files, code, call)
+    if found is None:
+        return _only_method(files, call)
+    found = [item for item in found if not item[2] or item[1].name == called_name(call)]  # not a module's forward
+    return found[0] if len(found) == 1 else None
+
+
+def functions_of(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, Function, bool]] | None:
+    """The project's functions that the analysis has seen a call run; None if it has seen none."""
     known = files.inquiry.call(span_of(code, call)).functions
     found = [item for item in (_function(files, definition) for definition in known) if item is not None]
-    found = [item for item in found if not item[2] or item[1].name == called_name(call)]  # not a module's forward
-    return found[0] if len(found) == 1 else None if known else _only_method(files, call)
+    return found if known else None
 
 
 def runs(files: Files, code: Code, call: ast.Call, home: Code, function: Function) -> bool:

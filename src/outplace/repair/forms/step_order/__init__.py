@@ -60,7 +60,7 @@ def reorderings(code: Code, moment: Moment, files: Files) -> Iterator[Reordering
         yield from run_again.in_each_round(order, loop)
         yield from steps_wait.behind_the_loop(order, loop)
     if order.in_one_round and not moment.from_source:
-        yield from update_first(order, shared=False)
+        yield from update_first(order, files, shared=False)
 
 
 def _between_rounds(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
@@ -75,13 +75,13 @@ def _between_rounds(order: Order, loop: Loop, files: Files) -> Iterator[Reorderi
 def _in_one_round(order: Order, files: Files, unused: bool) -> Iterator[Reordering]:
     """The step, and a backward of the same loop iteration."""
     older = order.moment.root_is_older
-    yield from update_first(order, shared=True)
+    yield from update_first(order, files, shared=True)
     yield from detach.cut(order, files, unused)
     kept = [*steps_wait.together(order), *steps_wait.gradients_first(order)] if older is not False else []
     if older is not False and (is_reported(order, files) or is_handed_in(order)):
         yield from (replace(way, plain=order.moment.from_source) for way in kept)
         if order.moment.from_source:
-            yield from (way for way in update_first(order, shared=False) if way.plain)
+            yield from (way for way in update_first(order, files, shared=False) if way.plain)
         return
     if order.shares_graph and Training(order).trains_again() is not False:
         yield from kept

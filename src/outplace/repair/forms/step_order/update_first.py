@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from outplace.repair.facts.callees import functions_of
 from outplace.repair.forms.backward_first import clears, needed
 from outplace.repair.forms.step_order.forward import draws, uses
 from outplace.repair.forms.step_order.lines import end_of, names_bound_within, removed, whole_lines
@@ -20,18 +21,19 @@ from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.calls import called_name, called_names
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import reads
 from outplace.source.heuristics import clips_gradients
 
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Yield | ast.YieldFrom | ast.Await
 
 
-def update_first(order: Order, shared: bool) -> Iterator[Reordering]:
+def update_first(order: Order, files: Files, shared: bool) -> Iterator[Reordering]:
     """Moves the later update before the other one.
 
     `shared`: only if both use the same stale value, or only if they do not.
     """
-    turns = _turns(order)
+    turns = _turns(order, files)
     if turns is None or turns.shared is not shared or not (shared or turns.frees):
         return
     edits = turns.edits()
@@ -154,11 +156,11 @@ class _Turns:
         return start
 
 
-def _turns(order: Order) -> _Turns | None:
+def _turns(order: Order, files: Files) -> _Turns | None:
     block, optimizers = order.code.block(order.outer_step), order.moment.optimizers
     step, backward = block.index(order.outer_step), block.index(order.outer_backward)
     earlier, later, end = stepping(order.outer_step), None, backward
-    if not _does_all(order.code, order.outer_backward):
+    if not _does_all(files, order.code, order.outer_backward):
         steps = ((number, stepping(one)) for number, one in enumerate(block) if number > backward)
         end, later = next(((number, one) for number, one in steps if one in optimizers), (0, None))
         if later is None or later == earlier:
@@ -166,16 +168,16 @@ def _turns(order: Order) -> _Turns | None:
     own = needed(order.outer_backward, block[step + 1 : backward])
     moved = slice(min((block.index(item) for item in own), default=backward), end + 1)
     turns = _Turns(order, Training(order), step, None, moved, earlier, later)
-    turns = turns if _does_all(order.code, order.outer_step) else _begun(turns, block[:step])
+    turns = turns if _does_all(files, order.code, order.outer_step) else _begun(turns, block[:step])
     between = [item for item in block[turns.start : end] if item is not order.outer_step]
     return None if any(stepping(item) in optimizers for item in between) else turns
 
 
-def _does_all(code: Code, statement: ast.stmt) -> bool:
-    """Is it a whole update: a block, or a call of a function of the file, that both calls backward and steps?"""
-    called = called_names(statement)
-    called = called.union(*(called_names(function) for function in code.functions if function.name in called))
-    return {"backward", "step"} <= called
+def _does_all(files: Files, code: Code, statement: ast.stmt) -> bool:
+    """Is it a whole update: a block, or a call of a function, that both calls backward and steps?"""
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    functions = [function for call in calls for _, function, _ in functions_of(files, code, call) or ()]
+    return {"backward", "step"} <= called_names(statement).union(*map(called_names, functions))
 
 
 def _begun(turns: _Turns, before: list[ast.stmt]) -> _Turns:
