@@ -43,9 +43,9 @@ _LATER = 2
 def _tests_its_number(node: ast.For, later: Value) -> bool:
     """Does a test inside the loop read a number that the loop counts, and so have another answer in a later round?"""
     numbers = set(_numbers(node.target, later))
-    inside = [part for statement in node.body for part in ast.walk(statement)] if numbers else []
+    inside = [part for statement in node.body for part in walk(statement)] if numbers else []
     tests = [part.test for part in inside if isinstance(part, ast.If | ast.IfExp | ast.While)]
-    return any(isinstance(part, ast.Name) and part.id in numbers for test in tests for part in ast.walk(test))
+    return any(isinstance(part, ast.Name) and part.id in numbers for test in tests for part in walk(test))
 
 
 def _numbers(target: ast.expr, item: Value) -> Iterator[str]:
