@@ -20,7 +20,7 @@ _BOUNDING = frozenset(("clamp_", "clamp_min_", "clamp_max_", "clip_", "relu_", "
 _SHIFTING = frozenset(("sub_", "subtract_", "floor_divide_"))
 """Gradients pass as through a copy, or not at all. (Those that add are left out: what they write may be a sum.)"""
 _RATIOS = frozenset(("mul_", "div_"))
-_ADDING = frozenset(("add_", "lerp_", "addcmul_", "addcdiv_", "index_add_", "scatter_add_"))
+_ADDING = frozenset(("add_",))
 _THINNING = frozenset(("dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_"))
 """A part of the values is lost each time, and by chance another one."""
 _WRAPPING = frozenset(("remainder_",))

@@ -20,6 +20,7 @@ from outplace.model import Site
 from outplace.repair.syntax.code import Code
 from outplace.runtime.instrument import STATEMENTS
 from outplace.runtime.record.log import Instruction, Place
+from outplace.runtime.record.user_files import known_sources
 
 
 class Span(NamedTuple):
@@ -45,7 +46,8 @@ class SourceTree:
     """The syntax tree of one file."""
 
     def __init__(self, filename: str) -> None:
-        self.lines = linecache.getlines(filename)
+        with known_sources():
+            self.lines = linecache.getlines(filename)
         try:
             self.tree: ast.Module | None = ast.parse("".join(self.lines))
         except (SyntaxError, ValueError, RecursionError):

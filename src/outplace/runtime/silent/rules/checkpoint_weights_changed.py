@@ -22,6 +22,7 @@ from torch.utils import checkpoint as checkpoints
 from outplace.knowledge.derivatives import step_of
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.silent_rules.functions import CHECKPOINT_WEIGHTS_CHANGED
+from outplace.knowledge.traits import has
 from outplace.model import Diagnosis, Mutation, SavedTensor, Tensor
 from outplace.repair.syntax.flow import used_later
 from outplace.runtime.locate import graph, names, sites, writers
@@ -214,6 +215,11 @@ def _runs_in(frame: FrameType | None, function: Any) -> bool:
     return frame is not None
 
 
+def _overwrites(write: log.Write) -> bool:
+    """Does it replace the old values? Then doing it twice leaves the same."""
+    return write.operation == "__setitem__" or has(write.operation, "replaces")
+
+
 def _is_sampled() -> bool:
     """Are blocks looked at in this step? In the first ones, then in the 4th, 8th, 16th and so on."""
     nth = log.state.backwards
@@ -253,7 +259,7 @@ class Detector(detector.Detector):
 
     def on_plain_write(self, write: log.Write, tensor: torch.Tensor) -> None:
         """Does a block that runs again change once more what it computes with: `self.temperature.mul_(0.9)`?"""
-        if self.waiting and step_of(write.operation) and len(write.frames) == 1:
+        if self.waiting and len(write.frames) == 1 and not _overwrites(write):
             frame = frame_of(write)
             again = frame is not None and _runs_in(frame, torch.autograd.graph._engine_run_backward)
             if frame is not None and again and hidden_writes.worth_a_look(write.frames[0]):
@@ -269,7 +275,7 @@ class Detector(detector.Detector):
         written = write, names.described(tensor, path)
         if not _runs_in(frame, checkpoints.CheckpointFunction.backward):
             self._own.append(written)
-        elif used_later(*standing, path):
+        elif step_of(write.operation) and used_later(*standing, path):
             _tell_of_own_writes([written])
 
     def _note_saved(self, saved: Any) -> None:
