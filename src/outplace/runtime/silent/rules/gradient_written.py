@@ -16,6 +16,7 @@ import torch
 
 from outplace.knowledge.kind import SilentRule
 from outplace.knowledge.silent_rules.gradients import BACKWARD_WRITES_GRADIENT, HOOK_WRITES_GRADIENT
+from outplace.knowledge.traits import only_reshapes
 from outplace.runtime.locate import names
 from outplace.runtime.patches import caller_frames, tensor_writes
 from outplace.runtime.patches.table import Patch, replaced
@@ -59,7 +60,8 @@ def _report(gradient: torch.Tensor, before: int, rule: SilentRule) -> None:
         for write in log.current().writes
         if write.storage == storage and write.frames and (write.before or 0) >= before
     ]
-    _tell(gradient, written[-(gradient._version - before) :], rule)
+    last = written[-(gradient._version - before) :]
+    _tell(gradient, [write for write in last if not only_reshapes(write.operation)], rule)
 
 
 def _report_unseen(gradient: torch.Tensor, before: int, rule: SilentRule) -> None:

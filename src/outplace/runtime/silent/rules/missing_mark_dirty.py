@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from outplace.knowledge.silent_rules.functions import MISSING_MARK_DIRTY
+from outplace.knowledge.traits import only_reshapes
 from outplace.runtime.locate import graph, names
 from outplace.runtime.record import log
 from outplace.runtime.record.log import Write
@@ -53,7 +54,8 @@ def _made_of(node: Any) -> set[Any]:
 def _written_by(function: Any) -> list[Write]:
     """The writes of its forward. No node is made there, so they all have the number after the Function's own."""
     number = graph.number_of(function)
-    return [] if number is None else [item for item in _latest(number + 1) if _is_in_forward(item)]
+    writes = [] if number is None else _latest(number + 1)
+    return [item for item in writes if _is_in_forward(item) and not only_reshapes(item.operation)]
 
 
 def _latest(moment: int) -> Iterator[Write]:
@@ -109,6 +111,8 @@ class Detector(detector.Detector):
             for node in known if made_of and not _declares(function) else ():
                 later = (graph.number_of(node) or 0) > number and made_of & _made_of(node)
                 for _, kept in graph.held(node) if later else ():
-                    if storage_of(kept) in storages:
-                        _tell(function, kept, [item for item in written if item.storage == storage_of(kept)])
+                    # A storage that is gone leaves its address to a new one, whose version begins at 0.
+                    own = [item for item in written if item.storage == storage_of(kept)]
+                    if own and kept._version > (own[-1].before or 0):
+                        _tell(function, kept, own)
                         return
