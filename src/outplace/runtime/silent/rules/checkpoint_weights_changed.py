@@ -90,9 +90,9 @@ def _module_of(function: FunctionType) -> torch.nn.Module | None:
     return None
 
 
-def _ran(keeper: Any, function: Any) -> _Ran:
-    """What is to be known of a block that is about to run. Small buffers are copied, in some of the steps."""
-    module = _module_of(function) if isinstance(function, FunctionType) and _is_sampled() else None
+def _ran(keeper: Any, function: Any, copies: bool) -> _Ran:
+    """What is to be known of a block that is about to run. Small buffers are copied, if `copies`."""
+    module = _module_of(function) if isinstance(function, FunctionType) and copies else None
     if module is None:
         return _Ran(weakref.ref(keeper), _next_number())
     buffers: list[tuple[Weak, torch.Tensor, int]] = []
@@ -220,12 +220,6 @@ def _overwrites(write: log.Write) -> bool:
     return write.operation == "__setitem__" or has(write.operation, "replaces")
 
 
-def _is_sampled() -> bool:
-    """Are blocks looked at in this step? In the first ones, then in the 4th, 8th, 16th and so on."""
-    nth = log.state.backwards
-    return bool(nth <= _ALWAYS or nth & (nth - 1) == 0)
-
-
 class Detector(detector.Detector):
     """Compares the weights of blocks with the writes since they ran, and with their own writes when they run again."""
 
@@ -238,6 +232,7 @@ class Detector(detector.Detector):
         """What the block that runs again has written, as it did at first."""
         self._of_compared: tuple[Callable[[], Any], list[tuple[log.Write, Tensor]]] = (lambda: None, [])
         """The block that is being compared, and the same of it."""
+        self._first_step = log.state.backwards
 
     def patches(self) -> Iterator[Patch]:
         """The patches of torch."""
@@ -250,10 +245,15 @@ class Detector(detector.Detector):
             why = "What a block saves when it runs again is compared with what it saved at first."
             yield injected(checkpoints._default_meta_extractor, "block_saves", "x", self._note_saved, why)
 
+    def _is_sampled(self) -> bool:
+        """Are blocks looked at in this step? In the first ones, then in the 4th, 8th, 16th and so on."""
+        nth: int = log.state.backwards - self._first_step
+        return nth <= _ALWAYS or nth & (nth - 1) == 0
+
     def _note_block(self, keeper: Any) -> None:
         if not tensor_writes.is_traced():
             function = sys._getframe(1).f_locals.get("recompute_fn")
-            scan.guarded(lambda: self.waiting.append(_ran(keeper, function)))
+            scan.guarded(lambda: self.waiting.append(_ran(keeper, function, self._is_sampled())))
             if len(self.waiting) > _MOST:
                 self.waiting[:] = [entry for entry in self.waiting if entry.keeper() is not None][-_MOST // 2 :]
 
@@ -283,7 +283,7 @@ class Detector(detector.Detector):
         if tensor_writes.is_traced():
             return
         caller = sys._getframe(2)
-        if caller.f_code.co_name == "pack_hook" and _is_sampled():
+        if caller.f_code.co_name == "pack_hook" and self._is_sampled():
             scan.guarded(lambda: self._saved.setdefault(caller.f_locals["frame"], []).append(_sample(saved)))
         elif caller.f_code.co_name == "check_recomputed_tensors_match" and (self._own or self._of_compared[1]):
             scan.guarded(lambda: self._compare(caller.f_locals["self"], caller.f_locals["idx"], saved))
