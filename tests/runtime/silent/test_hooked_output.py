@@ -122,3 +122,19 @@ def test_a_statement_of_a_forward():
     first, second = keeper.output, keeper.each[0]
     assert first.equal(net.first(X) + second) and second.equal(net.second(X))
     assert [one.code for one in watched.diagnoses] == ["OUT343"]
+
+
+class Normed(nn.BatchNorm1d):
+    """Its own hook can reach its buffers, which its forward writes."""
+
+    def watch(self, module, inputs, output):
+        self.seen = output.detach().mean().item()
+
+
+def test_the_buffers_of_a_module_are_no_outputs():
+    with outplace.watch() as watched:
+        net = nn.Sequential(nn.Linear(2, 3), Normed(3))
+        net[1].register_forward_hook(net[1].watch)
+        for _ in range(2):
+            net(X).sum().backward()
+    assert watched.diagnoses == []

@@ -25,12 +25,12 @@ from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
-from outplace.runtime.record.user_files import fields_of, own_files
+from outplace.runtime.record.user_files import own_files
 from outplace.runtime.silent import detector, reporting, scan
-from outplace.runtime.silent.marks import items_of
 from outplace.runtime.silent.operands import frame_of
 
-_MOST_HOOKS, _MOST_ITEMS = 256, 64
+_MOST_HOOKS = 256
+_OF_MODULES = ("._parameters", "._buffers", "._modules")
 _CALL = torch.nn.Module._call_impl.__code__
 
 
@@ -68,7 +68,7 @@ class Detector(detector.Detector):
         if not _is_in_forward(write):
             return
         for reference in self._hooks:
-            for kept in _kept_by(reference()):
+            for _, kept in _kept_by(reference()):
                 if id(kept) not in self.waiting and storage_of(kept) == write.storage is not None:
                     self.waiting[id(kept)] = Weak(kept), write, reference
 
@@ -78,10 +78,11 @@ class Detector(detector.Detector):
         self.waiting.clear()
         for kept, write, hook in waiting:
             tensor, function = kept(), hook()
-            if tensor is not None and any(item is tensor for item in _kept_by(function)):
+            path = next((path for path, item in _kept_by(function) if item is tensor), None)
+            if tensor is not None and path is not None:
                 code = inspect.unwrap(getattr(function, "func", function)).__code__
                 words = {"hook": f"`{code.co_name}` (line {code.co_firstlineno})"}
-                found = names.described(tensor, None)
+                found = names.described(tensor, path)
                 reporting.tell(HOOKED_OUTPUT_WRITTEN, found, scan.mutations_of([write]), words)
 
 
@@ -98,28 +99,29 @@ def _is_in_forward(write: Write) -> bool:
     return frame is not None
 
 
-def _kept_by(hook: Any) -> Iterator[torch.Tensor]:
-    """The tensors in the lists, dicts and attributes that a hook can reach."""
-    for owner in _reached_by(hook):
-        attributes = fields_of(owner).values()
-        yield from (item for item in attributes if type(item) in PLAIN)
-        for holder in (owner, *attributes):
-            yield from (item for item in list(items_of(holder))[-_MOST_ITEMS:] if type(item) in PLAIN)
+def _kept_by(hook: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors in the lists, dicts and attributes that a hook can reach, with their paths."""
+    for name, owner in _reached_by(hook):
+        held = [pair for pair in names.children(name, owner) if not pair[0].endswith(_OF_MODULES)]
+        inside = [pair for path, item in held for pair in names.children(path, item)]
+        yield from ((path, item) for path, item in (*held, *inside) if type(item) in PLAIN)
 
 
-def _reached_by(hook: Any) -> Iterator[Any]:
-    """The object of a method, the arguments of a `partial`, the variables around a function."""
+def _reached_by(hook: Any) -> Iterator[tuple[str, Any]]:
+    """The object of a method, the arguments of a `partial`, the variables around a function, with their names."""
     if isinstance(hook, partial):
-        yield from (*hook.args, *hook.keywords.values())
+        code = hook.func.__code__ if hasattr(hook.func, "__code__") else None
+        yield from zip(code.co_varnames if code is not None else (), hook.args, strict=False)
+        yield from hook.keywords.items()
         hook = hook.func
     if inspect.ismethod(hook):
-        yield hook.__self__
+        yield "self", hook.__self__
         hook = hook.__func__
     code = getattr(hook, "__code__", None)
     if code is not None:
-        for cell in hook.__closure__ or ():
+        for name, cell in zip(code.co_freevars, hook.__closure__ or (), strict=True):
             try:
-                yield cell.cell_contents
+                yield name, cell.cell_contents
             except ValueError:  # it has no value yet
                 continue
-        yield from (hook.__globals__[name] for name in code.co_names if name in hook.__globals__)
+        yield from ((name, hook.__globals__[name]) for name in code.co_names if name in hook.__globals__)
