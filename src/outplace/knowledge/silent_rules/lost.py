@@ -78,7 +78,7 @@ WRITE_TO_INDEX_COPY = SilentRule(
     message="an index by a mask, a list or a tensor makes a copy: this writes the copy, and the tensor does not "
     "change; assign to `x[index]`",
     check="error",
-    headline="{tensor} does not change: {op} writes a copy of a part of it",
+    headline="{tensor} is a copy, so {op} changes nothing",
     why="An index by a mask, a list or a tensor makes a copy. This statement writes the copy, and the copy is freed "
     "when the statement ends.",
     remedy="Assign to the part: `x[index] = v`, `x[index, 2] -= v`.",

@@ -45,11 +45,11 @@ class Detector(detector.Detector):
         if frame is None:
             self._looks[write.frames[-1]] = _ENOUGH
             return
-        for whole in (_without_views(part.value) for part in parts):
-            value = value_at(whole, frame)
+        for part in parts:
+            value = value_at(_without_views(part.value), frame)
             if isinstance(value, torch.Tensor):
                 if None is not storage_of(value) != storage_of(tensor):
-                    reporting.tell(WRITE_TO_INDEX_COPY, Tensor(ast.unparse(whole)), scan.mutations_of([write]))
+                    reporting.tell(WRITE_TO_INDEX_COPY, Tensor(ast.unparse(part)), scan.mutations_of([write]))
                 break
 
 
