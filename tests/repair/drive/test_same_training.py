@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from outplace.repair.drive.evidence import Evidence, read, same_training, trains_as_many
+from outplace.repair.drive.evidence import Evidence, read, same_gradients, same_training, trains_as_many
 
 
 def digest(value: float) -> list[float]:
@@ -68,3 +69,27 @@ def test_weights_that_nothing_trains_any_more(tmp_path):
 def test_another_training(tmp_path, facts):
     one = run(tmp_path, *TRAINING)
     assert not same_training(one, run(tmp_path, *facts))
+
+
+def backward(*leaves: tuple[float, float]) -> str:
+    """The gradients of leaves of one shape: each leaf's value and its gradient."""
+    found = [{"leaf": [*digest(value), [4]], "grad": digest(gradient)} for value, gradient in leaves]
+    return json.dumps({"backward": 0, "gradients": found, "returned": []})
+
+
+def steps(*weights: tuple[float, float]) -> str:
+    """One optimizer step: the weights with their gradients."""
+    taken = [[digest(weight), digest(gradient), place] for place, (weight, gradient) in enumerate(weights)]
+    return json.dumps({"step": 0, "taken": taken})
+
+
+def test_gradients_that_are_only_rounding(tmp_path):
+    """The bias before a batch norm: its gradient is zero, and Adam moves it by chance all the same."""
+    one = run(tmp_path, root(1.0), backward((0.5, 3.0), (0.1, 2e-8)), steps((0.5, 3.0), (0.1, 2e-8)))
+    same = run(tmp_path, root(1.0), backward((0.5, 3.0), (0.2, -1e-8)), steps((0.5, 3.0), (0.2, -1e-8)))
+    other = run(tmp_path, root(1.0), backward((0.5, 3.0), (0.1, 2e-4)), steps((0.5, 3.0), (0.1, 2e-4)))
+    small = run(tmp_path, root(1.0), backward((0.5, 3e-9), (0.1, 2e-8)))
+    less = run(tmp_path, root(1.0), backward((0.5, 3e-9), (0.1, 1e-8)))
+    assert same_gradients(one, same) == (True, 1) and same_training(one, same)
+    assert same_gradients(one, other) == (False, 1) and not same_training(one, other)
+    assert same_gradients(small, less) == (False, 1)  # compared with its own largest, it is no rounding
