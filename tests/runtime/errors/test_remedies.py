@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,43 @@ def test_a_tensor_that_two_operations_keep_gets_a_copy_for_each(zygote: Zygote, 
     (tmp_path / "meant.py").write_text(KEPT_TWICE.replace("hidden.data.clamp_(-0.1, 0.1)\n", ""))
     outputs = [zygote.python(tmp_path, name).stdout for name in ("mended.py", "meant.py")]
     assert outputs[0] == outputs[1] != ""
+
+
+SAVED_INSIDE = """
+import torch
+
+def halves(x):
+    return x.sin() + x**2
+
+torch.manual_seed(0)
+w = torch.randn(4, 4, requires_grad=True)
+x = torch.randn(3, 4) @ w
+{write}
+x.sum().backward()
+print("GRADIENT", w.grad.sum().item())
+"""
+
+
+@pytest.mark.parametrize(
+    "write, may_copy",
+    [
+        ("x[:, 2:] = x[:, :2].sin() * x[:, :2]", False),
+        ("x[:, 2:] = halves(x[:, :2])", False),
+        ("for t in range(1, 4):\n    x[:, t] = halves(x[:, t - 1])", False),
+        ("x[:, 2:] += halves(x[:, :2])", False),
+        ("half = halves(x[:, :2])\nx[:, 2:] = half", True),
+        ("half = halves(x[:, :2])\nx[:, 2:] += half", True),
+    ],
+)
+def test_what_run_calls_safe_mends_the_program(write: str, may_copy: bool, zygote: Zygote, tmp_path: Path):
+    """A copy before a statement that saves the tensor itself comes too early."""
+    (tmp_path / "program.py").write_text(SAVED_INSIDE.format(write=write))
+    (diagnosis,) = zygote.run(tmp_path, "program.py").report["diagnoses"]
+    fixes = diagnosis["fixes"]
+    assert any(fix["title"] == "Write into a copy of `x`" for fix in fixes) is may_copy
+    safe = [fix["diff"] for fix in fixes if fix["safety"] == "safe"]
+    assert safe == [fix["diff"] for fix in fixes[: len(safe)]]
+    for diff in safe:
+        (tmp_path / "mended.py").write_text((tmp_path / "program.py").read_text())
+        subprocess.run(["patch", "mended.py"], cwd=tmp_path, input=diff, text=True, check=True, capture_output=True)
+        assert "GRADIENT" in zygote.python(tmp_path, "mended.py").stdout

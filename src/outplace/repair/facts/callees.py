@@ -34,6 +34,21 @@ def runs(files: Files, code: Code, call: ast.Call, home: Code, function: Functio
     return any(definition[:3] == place for definition in files.inquiry.call(span_of(code, call)).functions)
 
 
+def runs_within(files: Files, code: Code, node: ast.AST, home: Code, function: Function) -> bool:
+    """Does a call in this node run the function, or run another one that does?"""
+    waiting: list[tuple[Code, ast.AST]] = [(code, node)]
+    seen: set[ast.AST] = set()
+    while waiting:
+        code, node = waiting.pop()
+        if node is function and code is home:
+            return True
+        if node not in seen:
+            seen.add(node)
+            calls = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
+            waiting += [found[:2] for call in calls for found in functions_of(files, code, call) or ()]
+    return False
+
+
 def constructors_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, ast.Call]]:
     """The calls that made the layers which run in this call: `nn.ReLU(True)` of `self.block(x)`."""
     found: list[tuple[Code, ast.Call]] = []

@@ -9,9 +9,11 @@ from typing import NamedTuple
 from outplace.model import Safety
 from outplace.repair.facts.aliases import facts_of_value, may_rebind
 from outplace.repair.facts.bug import Candidate
+from outplace.repair.facts.callees import runs_within
 from outplace.repair.facts.location import Place
 from outplace.repair.forms import augmented, inplace_flag, method, out_argument, subscript
 from outplace.repair.syntax.calls import has_flag
+from outplace.repair.syntax.code import Function
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import read_later, used_later
 
@@ -82,6 +84,8 @@ def _copies(place: Place) -> Iterator[list[Edit]]:
         return
     if place.style != "auto" and subscript.as_expression(place) is not None:
         return
+    if _is_saved_inside(place):
+        return
     for hoist in (True, False) if _saved_before_loops(place) else (False,):
         copy = subscript.into_a_copy(place, hoist)
         if copy is not None:
@@ -102,6 +106,25 @@ def _saved_before_loops(place: Place) -> bool:
     scope = place.code.scope(place.statement)
     nodes = [place.code.at(site) if site.file == place.code.path else None for site, _ in place.bug.savers]
     return bool(nodes) and all(node and place.code.scope(node) is scope and node not in inside for node in nodes)
+
+
+def _is_saved_inside(place: Place) -> bool:
+    """Does the statement save the tensor itself, before it writes? A copy made before the statement comes too early."""
+    if place.bug.kind != "saved":
+        return False
+    statement = place.statement
+    for site, _ in place.bug.savers:
+        code = place.files.code(site.file)
+        node = code.at(site) if code is not None else None
+        if code is None or node is None:
+            continue
+        function = code.function(node)
+        if code is place.code and function is code.function(statement):
+            if statement in (node, *code.above(node)):
+                return True
+        elif isinstance(function, Function) and runs_within(place.files, place.code, statement, code, function):
+            return True
+    return False
 
 
 def rebinding(place: Place) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -18,7 +18,7 @@ from outplace.knowledge.errors import recognise
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import keeps_result
 from outplace.knowledge.traits import inplace_position
-from outplace.model import Diagnosis, Finding, Fix, Site
+from outplace.model import Diagnosis, Finding, Fix, SavedTensor, Site
 from outplace.repair.drive.from_source import fix_of
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.plan.chooser import propose
@@ -78,9 +78,10 @@ def fixes_for(
     through_view: bool = False,
     tensor: str | None = None,
     error: str = "",
+    saved_by: Sequence[SavedTensor] = (),
 ) -> tuple[Fix, ...]:
-    """The fixes, the most concrete first. (A write through a view changes its base too; a new tensor does not.)"""
-    bug = Bug(kind, (), tensor=tensor, error=error, from_run=True)
+    """The fixes, the safe ones first. (A write through a view changes its base too; a new tensor does not.)"""
+    bug = Bug(kind, (), _saver_sites(saved_by), tensor, error=error, cause=_cause(saved_by), from_run=True)
     writes = list(writes)
     operations = [operation for operation, _ in writes]
     sent = _suggestions([SENT_ADVICE]) if SENT in operations else ()
@@ -101,7 +102,7 @@ def fixes_for(
     match = recognise(error) if not fixes else None
     if match is not None:
         return _suggestions(match.entry.remedies)
-    return (*fixes.values(), *sent)
+    return (*sorted(fixes.values(), key=lambda fix: fix.safety != "safe"), *sent)
 
 
 def _suggestions(advice: Iterable[str]) -> tuple[Fix, ...]:
@@ -148,16 +149,23 @@ def _silent_bug(diagnosis: Diagnosis) -> Bug:
     """A silent bug as repairs see it."""
     writes = tuple(mutation.site for mutation in diagnosis.mutations if mutation.site)
     saved_by = [saved for saved in (diagnosis.saved_by, *diagnosis.also_saved_by) if saved is not None]
-    of_result = bool(saved_by) and keeps_result(saved_by[0].node, saved_by[0].saved_as)
     return Bug(
         diagnosis.kind,
         writes,
-        tuple((saved.site, saved.saved_as) for saved in saved_by if saved.site),
+        _saver_sites(saved_by),
         diagnosis.tensor.name,
-        cause=diagnosis.cause or ("result" if of_result else ""),
+        cause=diagnosis.cause or _cause(saved_by),
         optimizer_line=diagnosis.optimizer_at.line if diagnosis.optimizer_at else None,
         from_run=True,
     )
+
+
+def _saver_sites(saved_by: Sequence[SavedTensor]) -> tuple[tuple[Site, str], ...]:
+    return tuple((saved.site, saved.saved_as) for saved in saved_by if saved.site)
+
+
+def _cause(saved_by: Sequence[SavedTensor]) -> str:
+    return "result" if saved_by and keeps_result(saved_by[0].node, saved_by[0].saved_as) else ""
 
 
 def _fixes_of_check(code: str, sites: Iterable[Site], compiled: dict[str, str]) -> tuple[Fix, ...]:

@@ -196,7 +196,11 @@ def _diagnosis(
         also_saved_by=tuple(also),
         mutations=mutations,
         fixes=fixes_for(
-            kind, [_located(write) for write in wrote], apart, any(_through_view(item, stack) for item in all_saves)
+            kind,
+            [_located(write) for write in wrote],
+            apart,
+            any(_through_view(item, stack) for item in all_saves),
+            saved_by=(saved_by, *also),
         ),
         notes=tuple(notes),
         graph=around.of([slot.node for item in all_saves for slot in item.slots], mutations),
