@@ -15,6 +15,7 @@ from outplace.files.naming import signal_name, under_cwd
 from outplace.files.writing import replace_text
 from outplace.repair.drive import from_run
 from outplace.repair.drive.runs import Runs
+from outplace.repair.facts.bug import INTENTS, Intent
 from outplace.repair.facts.location import Style
 from outplace.repair.syntax import files
 from outplace.repair.syntax.edits import unified_diff
@@ -32,13 +33,14 @@ class Repairing:
         write: bool,
         unsafe: bool,
         style: Style,
+        intent: Intent | None,
         limit: float,
     ) -> None:
         if words[0] in ("-c", "-"):
             raise OutplaceError("--fix needs a program that is in a file")
         self._json_path, self._html_path, self._write = json_path, html_path, write
         self._runs = Runs(words, limit, Progress(limit=limit).run)
-        self._repair = from_run.Repair(self._runs, style, unsafe)
+        self._repair = from_run.Repair(self._runs, style, unsafe, intent)
         self._left = "nothing was changed"
         """What was written, for the message after an interruption."""
 
@@ -96,6 +98,14 @@ class Repairing:
         ran = "the program runs to its end" if not outcome.evidence.stopped else "the program was still running well"
         summary = f"Repaired {where}" if self._write else f"Would repair {where}; nothing was written"
         _say(console, f"{summary}: no in-place error is left, and {ran}.", "green")
+        for proof in outcome.proofs:
+            if proof.intent is not None:
+                other = next(intent for intent in INTENTS if intent != proof.intent)
+                _say(
+                    console,
+                    f"The source does not show which order was meant. For the other: --intent {other}.",
+                    "yellow",
+                )
         if outcome.left:
             _say(console, f"Not repaired: {outcome.left}.", "yellow")
 

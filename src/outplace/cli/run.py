@@ -18,6 +18,7 @@ from outplace.cli.options import color
 from outplace.cli.program import Misplaced, ProgramCommand, check_writable, misplaced, say_written
 from outplace.errors import OutplaceError
 from outplace.knowledge import versions
+from outplace.repair.facts.bug import INTENTS, Intent
 from outplace.repair.facts.location import STYLES, Style
 
 
@@ -41,6 +42,11 @@ from outplace.repair.facts.location import STYLES, Style
     "--style", type=click.Choice(STYLES), default="auto", show_default=True, help="With --fix: how to write x[i] = v."
 )
 @click.option(
+    "--intent",
+    type=click.Choice(INTENTS),
+    help="With --fix: the weights for a loss whose backward comes after an optimizer step.",
+)
+@click.option(
     "--fix-timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=600.0,
@@ -60,6 +66,7 @@ def run(
     diff: bool,
     unsafe_fixes: bool,
     style: Style,
+    intent: Intent | None,
     fix_timeout: float,
 ) -> Callable[[], Any]:
     """Run a program; when an in-place operation breaks its backward, name the lines.
@@ -77,8 +84,8 @@ def run(
     program = ctx.obj
     if not program:
         raise click.UsageError("Which program? Try: outplace run train.py", ctx)
-    if (unsafe_fixes or style != "auto") and not (fix or diff):
-        raise click.UsageError("--unsafe-fixes and --style need --fix or --diff.", ctx)
+    if (unsafe_fixes or style != "auto" or intent) and not (fix or diff):
+        raise click.UsageError("--unsafe-fixes, --style and --intent need --fix or --diff.", ctx)
     for path in (json_path, html_path):
         if path is not None:
             check_writable(path)
@@ -88,7 +95,7 @@ def run(
     if fix or diff:
         from outplace.cli.repairing import Repairing
 
-        repairing = Repairing(program, json_path, html_path, not diff, unsafe_fixes, style, fix_timeout)
+        repairing = Repairing(program, json_path, html_path, not diff, unsafe_fixes, style, intent, fix_timeout)
         return repairing.run
     json_path, html_path = (path and os.path.abspath(path) for path in (json_path, html_path))
     options = misplaced(ctx)

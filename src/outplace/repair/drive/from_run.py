@@ -23,7 +23,7 @@ from outplace.repair.drive.evidence import (
     trains_as_many,
 )
 from outplace.repair.drive.runs import Runs, bug_of, identity
-from outplace.repair.facts.bug import Bug, Candidate, Keeps, Moment
+from outplace.repair.facts.bug import INTENTS, Bug, Candidate, Intent, Keeps, Moment
 from outplace.repair.facts.location import Style
 from outplace.repair.plan.chooser import propose
 from outplace.repair.syntax.edits import Conflict, Edit
@@ -48,6 +48,8 @@ class Proof:
     title: str
     loss: str
     gradient: str
+    intent: Intent | None = None
+    """The intent that this repair fits, if another repair fits the other one."""
 
 
 @dataclass
@@ -75,8 +77,8 @@ _Result = tuple[Files, Evidence, Path, Proof]
 class Repair:
     """One `outplace run --fix`."""
 
-    def __init__(self, runs: Runs, style: Style = "auto", unsafe: bool = False) -> None:
-        self._runs, self._style, self._unsafe = runs, style, unsafe
+    def __init__(self, runs: Runs, style: Style = "auto", unsafe: bool = False, intent: Intent | None = None) -> None:
+        self._runs, self._style, self._unsafe, self._intent = runs, style, unsafe, intent
         self._reference: Evidence | None = None
         self._earlier: Evidence | None = None
         """The reference run of this round, and that of the round before."""
@@ -141,6 +143,8 @@ class Repair:
         kinds = {diagnosis["kind"] for diagnosis in evidence.diagnoses}
         if kinds != {"stepped"}:
             return "no rewrite could be proved"
+        if self._intent is not None:
+            return f"no rewrite could be proved for --intent {self._intent}"
         if evidence.moment is None:
             return (
                 "weights are written between a forward and its backward, and it is not clear which may move; write "
@@ -164,6 +168,7 @@ class Repair:
         second_best: dict[_Flaw, _Result] = {}
         fewer: _Result | None = None
         candidates = list(islice(self._candidates(files, evidence), MOST_TRIES))
+        intents = {candidate.intent for candidate, _ in candidates}
         for number, (candidate, edited) in enumerate(candidates, 1):
             tried = files.edited(candidate.checking) if candidate.checking else edited
             about = f"repair {number} of {len(candidates)}: {candidate.title}"
@@ -173,6 +178,8 @@ class Repair:
             after, output = ran
             proof = _judge(candidate, evidence, after, reference) or _judge_part(candidate, evidence, after)
             if proof is not None:
+                if intents.issuperset(INTENTS):
+                    proof.intent = candidate.intent
                 flaw = _flaw(candidate, evidence, after)
                 if flaw is None:
                     self._is_partial = False
@@ -235,7 +242,7 @@ class Repair:
     def _candidates(self, files: Files, evidence: Evidence) -> Iterator[tuple[Candidate, Files]]:
         """First the best candidates of all diagnoses together, then each candidate alone."""
         moment = Moment(**evidence.moment) if evidence.moment is not None else None
-        bugs = [replace(bug_of(diagnosis), moment=moment) for diagnosis in evidence.diagnoses]
+        bugs = [replace(bug_of(diagnosis), moment=moment, intent=self._intent) for diagnosis in evidence.diagnoses]
         tried: list[dict[str, str]] = []
         by_bug = [candidates for bug in bugs if (candidates := list(self._allowed(files, bug, bugs)))]
         firsts = [candidates[0] for candidates in by_bug]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from outplace.knowledge import errors, silent_rules
 from outplace.knowledge.kind import SilentRule
@@ -21,6 +21,10 @@ Keeps = Literal["all", "gradients", "steps", "earlier", "beginning", "values"]
 - `beginning`: the losses of the first iterations.
 - `values`: what is computed up to the first backward, whose gradients were wrong.
 """
+
+Intent = Literal["old-weights", "new-weights"]
+"""For a loss whose backward comes after an optimizer step: is it meant to use the weights from before the step?"""
+INTENTS: tuple[Intent, ...] = get_args(Intent)
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Bug:
     """The backward that failed."""
     moment: Moment | None = None
     """The optimizer step and the backward after it, if there was one. It need not be the step that wrote."""
+    intent: Intent | None = None
+    """What the user has said with `--intent`."""
 
     @property
     def recognised(self) -> errors.Match | None:
@@ -106,6 +112,8 @@ class Candidate:
     """The write still writes the leaf, under `no_grad`."""
     operand: str = ""
     """The expression that backward gets a copy of."""
+    intent: Intent | None = None
+    """Set if another repair fits the other intent."""
 
 
 def of_finding(finding: Finding) -> Bug:

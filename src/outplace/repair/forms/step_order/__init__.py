@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from outplace.repair.facts.bug import Moment
+from outplace.repair.facts.bug import Intent, Moment
 from outplace.repair.forms.backward_first import takes_gradients
 from outplace.repair.forms.step_order import compute_later, detach, run_again, steps_wait
 from outplace.repair.forms.step_order.before_forward import update_before_the_forward
@@ -37,8 +37,8 @@ from outplace.repair.syntax.files import Files
 __all__ = ["Reordering", "moments", "reorderings", "update_before_the_forward"]
 
 
-def reorderings(code: Code, moment: Moment, files: Files) -> Iterator[Reordering]:
-    """The repairs that fit, the most likely intention first."""
+def reorderings(code: Code, moment: Moment, files: Files, intent: Intent | None = None) -> Iterator[Reordering]:
+    """The repairs that fit, the most likely intent first; only those for the intent if it is known."""
     order = order_of(code, moment)
     if order is None:
         return
@@ -54,7 +54,7 @@ def reorderings(code: Code, moment: Moment, files: Files) -> Iterator[Reordering
     if loop is not None:
         yield from _between_rounds(order, loop, files)
     if order.in_one_round:
-        yield from _in_one_round(order, files, unused)
+        yield from _in_one_round(order, files, unused, intent)
     if loop is not None:
         yield from run_again.where_it_is_used(order, files)
         yield from run_again.in_each_round(order, loop)
@@ -72,25 +72,39 @@ def _between_rounds(order: Order, loop: Loop, files: Files) -> Iterator[Reorderi
     yield from detach.others(order, loop)
 
 
-def _in_one_round(order: Order, files: Files, unused: bool) -> Iterator[Reordering]:
+def _in_one_round(order: Order, files: Files, unused: bool, intent: Intent | None) -> Iterator[Reordering]:
     """The step, and a backward of the same loop iteration."""
     older = order.moment.root_is_older
     yield from update_first(order, files, shared=True)
     yield from detach.cut(order, files, unused)
-    kept = [*steps_wait.together(order), *steps_wait.gradients_first(order)] if older is not False else []
-    if older is not False and (is_reported(order, files) or is_handed_in(order)):
-        yield from (replace(way, plain=order.moment.from_source) for way in kept)
+    if older is False:  # the loss is newer than the step: only its older part is to be computed again
+        yield from run_again.after_the_step(order)
+        yield from run_again.before_the_return(order, files)
+        return
+    with_old = [
+        replace(way, intent="old-weights")
+        for way in (*steps_wait.together(order), *steps_wait.gradients_first(order))
+        if intent != "new-weights"
+    ]
+    if intent == "old-weights" or (intent is None and (is_reported(order, files) or is_handed_in(order))):
+        yield from (replace(way, plain=order.moment.from_source) for way in with_old)
         if order.moment.from_source:
             yield from (way for way in update_first(order, files, shared=False) if way.plain)
         return
+    with_new = [replace(way, intent="new-weights") for way in _computed_later(order, files)]
     if order.shares_graph and Training(order).trains_again() is not False:
-        yield from kept
-    later = list(compute_later.moved(order)) if older is not False else []
+        yield from with_old
+        with_old = []
+    yield from with_new
+    yield from with_old
+    if older is None:
+        yield from run_again.before_the_return(order, files)
+
+
+def _computed_later(order: Order, files: Files) -> Iterator[Reordering]:
+    """The loss, or what it is computed from, is computed after the step."""
+    later = list(compute_later.moved(order))
     yield from later
-    if older is not False:
-        yield from compute_later.kept_by_an_object(order, files)
+    yield from compute_later.kept_by_an_object(order, files)
     if not later:
         yield from run_again.after_the_step(order)
-    yield from kept
-    if older is not True:
-        yield from run_again.before_the_return(order, files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from outplace.repair.facts.bug import Keeps, Moment
+from outplace.repair.facts.bug import Intent, Keeps, Moment
 from outplace.repair.forms.step_order.forward import is_forward
 from outplace.repair.syntax.calls import called_names, method_call
 from outplace.repair.syntax.code import Code, Loop
@@ -28,6 +28,8 @@ class Reordering:
     It is if it only moves a loss, with everything it depends on, after the step of another loss. It is if it only moves
     an update after the next backward. And it is if the source shows that no step uses another gradient.
     """
+    intent: Intent | None = None
+    """The intent that it fits, if it does not fit both."""
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,13 @@ def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Can
         if any(_goes_before(other, moment) for other in all_of_them):
             continue  # weights that are swapped in and back: the first swap must wait
         code = files.code(moment.file)
-        ways = list(step_order.reorderings(code, moment, files)) if code is not None else []
+        ways = list(step_order.reorderings(code, moment, files, bug.intent)) if code is not None else []
         provable = bug.raised_at is not None
         for way in ways if provable else sorted(ways, key=lambda way: not way.plain):
             safety: Safety = "safe" if way.plain and not provable else "unsafe"
-            yield Candidate(way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps)
+            yield Candidate(
+                way.title, safety, {way.file or moment.file: tuple(way.edits)}, provable, way.keeps, intent=way.intent
+            )
     if bug.raised_at is not None:
         for way in step_order.update_before_the_forward(files, bug):
             yield Candidate(way.title, "unsafe", {way.file or "": tuple(way.edits)}, True, way.keeps)
