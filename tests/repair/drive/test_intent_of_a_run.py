@@ -87,9 +87,9 @@ def test_the_training_is_what_the_author_has_said(intent, shown, new_weights, ot
 
 
 def test_a_bug_with_one_meaning_is_repaired_whatever_is_said(repaired):
-    program = "import torch\nw = torch.ones(2, requires_grad=True)\ny = w.exp()\ny += 1\ny.sum().backward()\nprint(w.grad[0])\n"
+    lines = "w = torch.ones(2, requires_grad=True)\ny = w.exp()\ny += 1\ny.sum().backward()\nprint(w.grad[0])\n"
     for intent in ("old-weights", "new-weights"):
-        printed, messages = repaired(program, "--intent", intent)
+        printed, messages = repaired("import torch\n" + lines, "--intent", intent)
         assert printed == "tensor(2.7183)"
         assert CHOICE not in messages
 
