@@ -32,6 +32,17 @@ TRAITS: dict[str, tuple[str, ...]] = {
         "nn.TransformerEncoder", "nn.TransformerDecoder", "nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer",
     ),
     "keeps_loss_of_samples": ("nn.functional.ctc_loss", "nn.CTCLoss"),
+    "compares": (
+        "nn.functional.mse_loss", "nn.functional.l1_loss", "nn.functional.smooth_l1_loss", "nn.functional.huber_loss",
+        "nn.functional.kl_div", "nn.functional.cosine_similarity", "nn.functional.pairwise_distance", "dist", "sub",
+    ),
+    "raises": ("pow", "sqrt", "rsqrt", "square"),
+    "one_number": (
+        "zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "zeros_like", "ones_like", "full_like",
+    ),
+    "identity": ("eye",),
+    "uninitialised": ("empty", "new_empty", "empty_like"),
+    "made_like": ("zeros_like", "ones_like", "full_like", "empty_like"),
 }  # fmt: skip
 """Traits beside the measured ones. Each depends on more than a sample shows: on sizes, devices, or inner operations.
 
@@ -45,6 +56,10 @@ TRAITS: dict[str, tuple[str, ...]] = {
 - `turns_weight`: it saves a transposed view of its weight.
 - `keeps_views`: it saves views of its operands, whatever these are.
 - `keeps_loss_of_samples`: it saves the loss of each sample, and returns it only if it is not reduced.
+- `compares`: it is a loss or a distance of its first two arguments.
+- `raises`: it raises each element to a power.
+- `one_number`, `identity`, `uninitialised`: what a factory fills its tensor with.
+- `made_like`: it makes a tensor of the shape of another one.
 """
 
 KERNEL_FAMILIES = (
@@ -93,3 +108,29 @@ CALLED_AS = {
 """The names of functions and modules that end in an operation of ATen, where they differ from its own."""
 FLAGGED_KERNELS = frozenset(("rrelu_with_noise", "feature_dropout"))
 """Operations of ATen behind functions with an `inplace` flag, where they are called otherwise."""
+MADE_BY: dict[str, tuple[str, ...]] = {
+    "linalg.vector_norm": ("norm", "vector_norm", "normalize"),
+    "addmm": ("linear", "addmm", "bilinear"),
+    "mm": ("matmul", "mm", "linear", "einsum", "tensordot"),
+    "bmm": ("matmul", "bmm", "einsum", "baddbmm"),
+    "mv": ("matmul", "mv"),
+    "dot": ("matmul", "dot", "inner"),
+    "conv": ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+    "pow": ("square",),
+    "nll_loss": ("cross_entropy",),
+    "max_pool2d_with_indices": ("max_pool2d",),
+    "scaled_dot_product_flash_attention_for_cpu": ("scaled_dot_product_attention",),
+    "index": ("__getitem__",),
+}
+"""Functions whose node has another name than the function, by the operation of the node."""
+MADE_BY_LAYERS = frozenset(("addmm", "conv", "layer_norm", "batch_norm", "group_norm", "embedding", "prelu"))
+"""Operations whose nodes only modules make: no function has their name."""
+SLOPED = ("leaky_relu", "elu", "celu")
+"""Activations whose in-place form cannot be differentiated for a negative slope."""
+IN_PLACE_BY_NAME = frozenset(("requires_grad_", "share_memory_", "retain_grad_", "rename_", "_coalesced_"))
+"""Methods that change no value that a graph could need."""
+MOVE_NO_VERSION = frozenset(
+    ("apply_", "map_", "map2_", "_amp_foreach_non_finite_check_and_unscale_", "_fused_adagrad_", "_fused_adam_",
+     "_fused_adamw_", "_fused_sgd_")
+)  # fmt: skip
+"""Writes that do not change the version counter."""

@@ -13,11 +13,8 @@ from collections.abc import Iterator
 
 from outplace.knowledge.derivatives import step_of
 from outplace.knowledge.names import spellings
+from outplace.knowledge.traits import has
 from outplace.source.graph import Node, Path, Storage, Write
-
-_POWERS = {"pow", "sqrt", "rsqrt", "square"}
-"""What makes the division by a sum of one's own another one each time: `adj * adj.sum(1).pow(-0.5)`."""
-_CONSTANTS = {"eye", "ones", "ones_like", "full", "full_like"}
 
 
 def rescaling_writes(reached: list[Node], rounds: list[int], path: Path) -> Iterator[Write]:
@@ -111,12 +108,12 @@ def _is_own(node: ast.expr, target: str, made: dict[str, ast.expr], hops: int = 
 def _is_constant(node: ast.expr) -> bool:
     """`torch.eye(len(adj))`."""
     named = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
-    return named in _CONSTANTS
+    return has(named, "one_number") or has(named, "identity")
 
 
 def _has_power(node: ast.expr, made: dict[str, ast.expr], hops: int = 3) -> bool:
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and part.attr in _POWERS:
+        if isinstance(part, ast.Attribute) and has(part.attr, "raises"):
             return True
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Pow):
             return True

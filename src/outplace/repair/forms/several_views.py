@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from outplace.knowledge.ops import lookup
 from outplace.repair.facts.aliases import gives_several_views
 from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, is_library
@@ -97,9 +98,15 @@ def _dimension(call: ast.Call, whole: ast.expr) -> str | None:
     plain = not any(isinstance(argument, ast.Starred) for argument in arguments) and all(
         isinstance(item, ast.Constant | ast.UnaryOp | ast.Name | ast.Attribute) for item in told[:1]
     )
-    if not plain or called_name(call) not in ("chunk", "split", "split_with_sizes", "tensor_split", "unbind"):
+    if not plain or not _takes_dimension(called_name(call)):
         return None
     return ast.unparse(told[0]) if told else "0"
+
+
+def _takes_dimension(name: str) -> bool:
+    """Does the operation part a tensor along a dimension that it is given?"""
+    operation = lookup(name)
+    return operation is not None and "dim" in operation.params and any(item.out == "*" for item in operation.shares)
 
 
 def _parted(call: ast.Call) -> ast.expr | None:

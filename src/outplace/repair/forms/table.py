@@ -11,19 +11,13 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from outplace.knowledge.traits import has
 from outplace.repair.facts.aliases import facts_of_value
 from outplace.repair.syntax.calls import MethodCall, method_call
 from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import names_in, read_later
-
-_MAKERS = {
-    "zeros": True, "ones": True, "full": True, "empty": False,
-    "new_zeros": True, "new_ones": True, "new_full": True, "new_empty": False,
-}  # fmt: skip
-_LIKE = {"zeros_like": True, "ones_like": True, "empty_like": False}
-"""The functions that make a table, and whether an entry that is never written has a value."""
 
 _Linear = tuple[str, int]
 """`T - 1` as `("T", -1)`."""
@@ -156,9 +150,10 @@ class _Reader:
         call = method_call(value) if isinstance(value, ast.Call) else None
         if call is None or any(keyword.arg not in ("dtype", "device") for keyword in call.call.keywords):
             raise _NoList
-        if call.name in _LIKE and len(call.call.args) == 1 and isinstance(call.call.args[0], ast.Name | ast.Attribute):
-            return self._entry_like(call)
-        if call.name in _MAKERS:
+        if has(call.name, "made_like"):
+            if len(call.call.args) == 1 and isinstance(call.call.args[0], ast.Name | ast.Attribute):
+                return self._entry_like(call)
+        elif has(call.name, "one_number") or has(call.name, "uninitialised"):
             return self._entry_of_sizes(call)
         raise _NoList
 
@@ -171,7 +166,7 @@ class _Reader:
         keywords = self._keywords(call.call)
         like = f"{tensor}[{'..., 0' if self.dim < 0 else ', '.join([':'] * self.dim + ['0'])}]"
         text = f"{library}.{call.name}({', '.join([like, *keywords])})"
-        return _Entry(tensor, text, _LIKE[call.name], f"{library}.full_like", (like,), keywords)
+        return _Entry(tensor, text, has(call.name, "one_number"), f"{library}.full_like", (like,), keywords)
 
     def _entry_of_sizes(self, call: MethodCall) -> _Entry:
         """One entry of `torch.zeros(n, m)`: `torch.zeros(n)`."""
@@ -186,7 +181,7 @@ class _Reader:
         shape = f"({rest[0]},)" if len(rest) == 1 else f"({', '.join(rest)})"
         words = [shape] if in_tuple or not rest else rest
         text = f"{library}.{call.name}({', '.join([*words, *map(self.code.segment, fill), *keywords])})"
-        return _Entry(sizes, text, _MAKERS[call.name], f"{library}.{full}", (shape,), keywords)
+        return _Entry(sizes, text, has(call.name, "one_number"), f"{library}.{full}", (shape,), keywords)
 
     def _beginning(self, made: ast.Assign, between: list[ast.stmt], count: int) -> Iterator[Edit]:
         """The entries before the loop begins: those written before it, or the initial ones."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from outplace.knowledge.by_hand import SLOPED
 from outplace.knowledge.errors import Match, VersionError, parse_version_error
 from outplace.knowledge.kinds import BY_NAME
 from outplace.knowledge.nodes import by_node, describe_saved
@@ -34,7 +35,6 @@ from outplace.runtime.record.log import Backward, Step, Write
 from outplace.runtime.record.overlap import written_apart
 from outplace.runtime.record.storages import storage_of
 
-_WITH_SLOPE = ("leaky_relu", "elu", "celu")
 _STEPS_OVER = {"embedding_renorm_"}
 """Writes to a parameter that belong to a forward and do not update it."""
 
@@ -320,7 +320,7 @@ def _negative_slope(error: BaseException, match: Match, frame: FrameType, nodes:
     refused = [node for node in nodes if any(getattr(node, name, 1) < 0 for name in slopes)]
     results = [result for node in refused if (result := getattr(node, "_saved_result", None)) is not None]
     memory = {storage_of(result) for result in results}
-    calls = [w for w in log.current().writes if w.storage in memory and w.operation.startswith(_WITH_SLOPE)]
+    calls = [w for w in log.current().writes if w.storage in memory and w.operation.startswith(SLOPED)]
     tensor = names.described(results[0], None) if results else Tensor(None)
     return build.diagnosis(error, match, frame, calls, tensor, "The line that called it is not known.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from outplace.knowledge.traits import has
 from outplace.runtime.record.user_files import HANDING_ON
 
 
@@ -58,13 +59,7 @@ def names_one_thing(node: ast.ListComp) -> bool:
 def compares(node: ast.Call) -> bool:
     """Is it a loss or a distance of two values, such as `F.mse_loss(a, b)`?"""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    return name in _COMPARING and len(node.args) > 1
-
-
-_COMPARING = frozenset(
-    ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "cosine_similarity", "pairwise_distance", "dist",
-     "sub")
-)  # fmt: skip
+    return has(name, "compares") and len(node.args) > 1
 
 
 def may_be_one(one: ast.expr, other: ast.expr) -> tuple[ast.expr, ast.expr] | None:

@@ -6,6 +6,7 @@ import ast
 from functools import lru_cache
 
 from outplace.knowledge import ops
+from outplace.knowledge.by_hand import MADE_BY, MADE_BY_LAYERS
 from outplace.knowledge.nodes import by_node
 from outplace.knowledge.traits import is_factory
 from outplace.model import Site
@@ -22,22 +23,6 @@ _OPERATORS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.MatMult: ("mm", "bmm", "mv", "dot", "matmul"),
     ast.Mod: ("remainder",),
     ast.USub: ("neg",),
-}
-
-# Functions whose node has another name than the function.
-_MADE_BY: dict[str, tuple[str, ...]] = {
-    "linalg.vector_norm": ("norm", "vector_norm", "normalize"),
-    "addmm": ("linear", "addmm", "bilinear"),
-    "mm": ("matmul", "mm", "linear", "einsum", "tensordot"),
-    "bmm": ("matmul", "bmm", "einsum", "baddbmm"),
-    "mv": ("matmul", "mv"),
-    "dot": ("matmul", "dot", "inner"),
-    "conv": ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
-    "pow": ("square",),
-    "nll_loss": ("cross_entropy",),
-    "max_pool2d_with_indices": ("max_pool2d",),
-    "scaled_dot_product_flash_attention_for_cpu": ("scaled_dot_product_attention",),
-    "index": ("__getitem__",),
 }
 
 
@@ -57,7 +42,7 @@ def narrow_to_maker(located: Located, node: str) -> Located:
     if located.statement is None:
         return located
     operation = by_node(node)
-    names = {operation.op.removesuffix("_"), operation.label, *_MADE_BY.get(operation.op, ())}
+    names = {operation.op.removesuffix("_"), operation.label, *MADE_BY.get(operation.op, ())}
     if operation.origin == "function":
         names = {"apply"}
     root = located.node if isinstance(located.node, ast.expr) else located.statement
@@ -68,12 +53,8 @@ def narrow_to_maker(located: Located, node: str) -> Located:
         makers = _around(located.node, located.statement, names)
     if not makers:
         calls = [call for call in _expressions(root) if isinstance(call, ast.Call) and _may_be_module(call)]
-        makers = [call for call in calls if operation.op not in _OF_LAYERS or not _is_operation(call)]
+        makers = [call for call in calls if operation.op not in MADE_BY_LAYERS or not _is_operation(call)]
     return narrowed(located, _holding_all(located.statement, makers))
-
-
-_OF_LAYERS = {"addmm", "conv", "layer_norm", "batch_norm", "group_norm", "embedding", "prelu"}
-"""Nodes that only modules make: no function has their name."""
 
 
 def _is_operation(call: ast.Call) -> bool:

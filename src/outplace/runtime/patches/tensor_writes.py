@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
+from outplace.knowledge.by_hand import IN_PLACE_BY_NAME, MOVE_NO_VERSION
 from outplace.runtime.patches import caller_frames
 from outplace.runtime.patches.table import Patch, Undo, registered, replaced, replaced_all
 from outplace.runtime.record import log, native, operator_calls, untracked_aliases
@@ -29,8 +30,6 @@ from outplace.runtime.record.log import WHOLE, Instruction, Region, Write, frame
 from outplace.runtime.record.untracked_aliases import Weak, is_untracked
 from outplace.runtime.record.user_files import own_files
 
-# In-place by name only: they change no value that a graph could need.
-_NOT_WRITES = {"requires_grad_", "share_memory_", "retain_grad_", "rename_", "_coalesced_"}
 _AUGMENTED = ("add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 
 _INDUCTOR = os.path.join("torch", "_inductor", "")
@@ -120,7 +119,7 @@ def _add_write(tensor: torch.Tensor, operation: str, frames: tuple[Instruction, 
     if call is not None and frames is not call.frames:
         operation, frames = call.operation, call.frames_of(frames)
     write = Write(storage, version, _next_number(), operation, frames, region, _grad_enabled(), call)
-    if operation in _MOVE_NO_VERSION or is_untracked(tensor):
+    if operation in MOVE_NO_VERSION or is_untracked(tensor):
         on_hidden(write, tensor)
     else:
         log.add_write(write)
@@ -144,7 +143,7 @@ def _interested(write: Write, tensor: torch.Tensor) -> Iterable[Callable[..., No
 
 def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction, ...]) -> None:
     """Like `note_frames`, for several whole tensors: many programs clip all gradients at every step."""
-    plain = not (_mode_active() or operation in _MOVE_NO_VERSION)
+    plain = not (_mode_active() or operation in MOVE_NO_VERSION)
     moment, grad_enabled = _next_number(), _grad_enabled()
     for tensor in tensors:
         if plain and type(tensor) in _plain_types and not tensor._is_view() and not is_untracked(tensor):
@@ -162,17 +161,6 @@ def _note_each(tensors: Iterable[Any], operation: str, frames: tuple[Instruction
 
 
 _new: Any = tuple.__new__
-
-_MOVE_NO_VERSION = {
-    "apply_",
-    "map_",
-    "map2_",
-    "_amp_foreach_non_finite_check_and_unscale_",
-    "_fused_adagrad_",
-    "_fused_adam_",
-    "_fused_adamw_",
-    "_fused_sgd_",
-}
 
 on_hidden: Callable[[Write, torch.Tensor], None] = lambda write, tensor: log.add_write(write)  # noqa: E731
 """Called before each write that autograd cannot see."""
@@ -381,7 +369,7 @@ def _writing_methods() -> list[str]:
     methods = [
         name
         for name in dir(torch.Tensor)
-        if name.endswith("_") and not name.endswith("__") and name not in _NOT_WRITES
+        if name.endswith("_") and not name.endswith("__") and name not in IN_PLACE_BY_NAME
         if callable(getattr(torch.Tensor, name))
     ]
     return methods + [f"__i{name}__" for name in _AUGMENTED if hasattr(torch.Tensor, f"__i{name}__")]
@@ -391,7 +379,7 @@ def _writing_functions(module: Any) -> list[str]:
     return [
         name
         for name in dir(module)
-        if name.endswith("_") and not name.endswith("__") and name not in _NOT_WRITES
+        if name.endswith("_") and not name.endswith("__") and name not in IN_PLACE_BY_NAME
         if type(getattr(module, name)).__name__ in ("builtin_function_or_method", "method_descriptor")
     ]
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 
-from outplace.knowledge.traits import draws, reads_nothing
+from outplace.knowledge.traits import draws, method_has, reads_nothing
 from outplace.runtime.errors import freed_names
 from outplace.runtime.locate import sites
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.storages import storage_of
 
 _NUMBERS = (int, float, complex, bool, str, tuple, torch.dtype, torch.device)
-_VIEWS = {"T", "mT", "H", "mH", "data", "real"}
 _HOPS = 4
 
 
@@ -83,7 +82,7 @@ def _is_known(path: ast.expr, frame: FrameType, storage: int | None) -> bool:
     value: Any = freed_names.value_of(path, frame)
     if value is None:
         if isinstance(path, ast.Attribute):  # `adj.device`, `adj.T`; `adj.grad` is another tensor
-            about = path.attr in _VIEWS or (reads_nothing(path.attr) and path.attr != "grad")
+            about = method_has(path.attr, "view_attribute") or (reads_nothing(path.attr) and path.attr != "grad")
             return about and _is_known(path.value, frame, storage)
         return isinstance(path, ast.Name) and hasattr(builtins, path.id)
     if isinstance(value, torch.Tensor):

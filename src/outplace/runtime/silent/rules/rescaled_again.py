@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data._utils import fetch as fetching
 
+from outplace.knowledge.by_hand import CALLED_AS
 from outplace.knowledge.derivatives import step_of
 from outplace.knowledge.names import spellings
 from outplace.knowledge.silent_rules.lists import ARRAY_PART_WRITTEN
@@ -256,13 +257,10 @@ def _in_one_round(memory: _Memory) -> list[_Done]:
         change = now[known] / before[known] if step_of(done.write.operation) == "scale" else now - before
         if same_values(before, now):
             continue
-        if _is_uniform(change) and spellings(done.write.operation)[0] not in _DIVIDING:
+        if _is_uniform(change) and spellings(done.write.operation)[0].rstrip("_") not in CALLED_AS["div"]:
             return []
         found.append(done)
     return found if len(found) > 1 else []
-
-
-_DIVIDING = ("div_", "divide_", "true_divide_")
 
 
 def _is_argument(write: Write, frame: FrameType) -> bool:
