@@ -206,7 +206,7 @@ def test_a_step_that_runs_while_watching_ends_is_forgotten():
     optimizer.register_step_pre_hook(lambda *_: watched.__exit__(None, None, None))
     weight.sum().backward()
     optimizer.step()
-    assert (log.state.steps, log.state.stepping_thread) == (0, 0)
+    assert (log.state.steps, log.state.stepping) == (0, 0)
 
 
 def test_watching_may_end_inside_a_backward():

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -23,7 +24,7 @@ import torch
 import outplace
 from outplace.runtime.locate import writers
 from outplace.runtime.locate.node_expressions import made_at
-from outplace.runtime.patches import loaded_code
+from outplace.runtime.patches import anomaly_tags, loaded_code
 from outplace.runtime.program import lifecycle
 
 SOURCE = Path(__file__).read_text().splitlines()
@@ -405,6 +406,67 @@ def case_anomaly_mode_of_the_program():
 def wait(begun, end):
     begun.set()
     end.wait()
+
+
+def build(results, ready=None, proceed=None):
+    y = X * 3  # in_thread
+    z = Cube.apply(y)  # function_in_thread
+    results.append((y, z))
+    if ready is not None:
+        ready.set()
+        proceed.wait()
+    results.append(double(z))
+    results.append(torch.is_anomaly_enabled())
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x**3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def check_built(results):
+    (y, z), doubled, tagged = results
+    check(in_thread=y, function_in_thread=z, in_function=doubled)
+    assert anomaly_tags.tag_of(doubled.grad_fn) is None  # the first nodes may still have tags
+    assert not tagged
+
+
+def case_threads_that_build():
+    for _ in range(3):
+        with outplace.watch():
+            before = X.sigmoid()  # before_thread
+            results = []
+            thread = threading.Thread(target=build, args=(results,))
+            thread.start()
+            thread.join()
+            after = X.log2()  # after_thread
+            check_built(results)
+            check(before_thread=before, after_thread=after, in_function=double(X))
+
+
+def case_a_thread_that_builds_beside():
+    with outplace.watch():
+        ready, proceed, results = threading.Event(), threading.Event(), []
+        thread = threading.Thread(target=build, args=(results, ready, proceed))
+        thread.start()
+        ready.wait()
+        beside = X.log10()  # beside_thread
+        proceed.set()
+        thread.join()
+        check(in_thread=results[0][0], function_in_thread=results[0][1], in_function=results[1])
+        assert made(beside) in (None, line_of("beside_thread"))
+        check(in_function=double(X), taken=take(X))
+
+
+def case_threads_in_a_pool():
+    with outplace.watch(), ThreadPoolExecutor(2) as pool:
+        made_in_pool = list(pool.map(take, [X] * 20))
+        assert {made(y) for y in made_in_pool} == {line_of("taken")}
 
 
 def case_another_thread_that_runs():

@@ -95,7 +95,7 @@ for one in log.all_threads():
         print(step.operation, step.moment, [told(frame) for frame in step.frames], versions)
     for backward in one.backwards:
         print("backward", backward.moment, [told(frame) for frame in backward.frames])
-print(log.state.backwards, log.state.steps, log.state.stepping_thread)
+print(log.state.backwards, log.state.steps, log.state.stepping)
 print([(found.kind, [change.site.line for change in found.mutations]) for found in dispatch.not_shown])
 log.MARKS_KEPT = 50
 log.connect(torch._C._autograd._get_sequence_nr, lambda: None)

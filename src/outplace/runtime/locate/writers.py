@@ -16,7 +16,7 @@ from outplace.knowledge.nodes import by_node
 from outplace.runtime.locate import graph, names, replays
 from outplace.runtime.locate.graph import Slot
 from outplace.runtime.patches import anomaly_tags, saved_tensor_hooks
-from outplace.runtime.record import log, regions
+from outplace.runtime.record import log, node_threads, regions
 from outplace.runtime.record.log import Backward, Place, Step, ThreadRecord, Write
 from outplace.runtime.record.operator_calls import lines_inside
 from outplace.runtime.record.storages import storage_of
@@ -317,15 +317,22 @@ def place_of(node: Any) -> Place:
     if inside is not None or tag is not None or replays.replay_with(node) is not None:
         return inside or (None if tag is None else tag.place)
     number = graph.number_of(node)
-    if number is None or is_ambiguous(node):
-        return None
-    return log.current().place_of(number)
+    thread = None if number is None else _thread_of(node)
+    return None if thread is None or number is None else thread.place_of(number)
 
 
 def is_ambiguous(node: Any) -> bool:
-    """Several threads number their nodes from zero. Could this number belong to another thread's node?"""
-    number = graph.number_of(node)
-    return number is not None and any(_could_be(other, number) for other in log.all_threads()[1:])
+    """Could another thread than this one have made the node? Moments of the record tell nothing about it then."""
+    return graph.number_of(node) is not None and _thread_of(node) is not log.current()
+
+
+def _thread_of(node: Any) -> ThreadRecord | None:
+    """The record of the thread that made this node. Where torch does not tell, several threads may have its number."""
+    mine, *others = log.all_threads()
+    if others and node_threads.known():
+        return log.record_of(node)
+    number = graph.age_of(node)
+    return None if any(_could_be(other, number) for other in others) else mine
 
 
 def _could_be(thread: ThreadRecord, number: int) -> bool:

@@ -1,16 +1,17 @@
 """Tags: the exact but slower way to know where nodes were made. Each node carries its own site.
 
 Tags are used where marks cannot be: in code that was loaded before outplace was attached (`outplace.watch()` in a
-running program, the main script of a child process), and in graphs that several threads build, because each thread
-numbers its nodes from zero. Anomaly mode calls `torch.fx.traceback.format_stack` for each node and stores the result.
-outplace replaces that function by one that only looks up the user's line. This takes about 5 microseconds a node
-instead of 100.
+running program, the main script of a child process), and in graphs that several threads build, if torch does not tell
+which thread made a node (`node_threads`). Anomaly mode calls `torch.fx.traceback.format_stack` for each node and stores
+the result. outplace replaces that function by one that only looks up the user's line. This takes about 5 microseconds a
+node instead of 100.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from types import CodeType, FrameType
@@ -23,7 +24,7 @@ from outplace.runtime.patches import loaded_code
 from outplace.runtime.patches.table import Patch, Undo, registered, replaced
 from outplace.runtime.record import log, native
 from outplace.runtime.record.log import Instruction
-from outplace.runtime.record.user_files import HANDING_ON, own_files
+from outplace.runtime.record.user_files import HANDING_ON, is_of_python, own_files
 
 _original = fx_traceback.format_stack
 _cache: dict[tuple[int, int], Tag] = {}
@@ -125,9 +126,19 @@ def _switch(unmarked: tuple[CodeType, ...], check_nan: bool) -> None:
         if not torch.is_anomaly_enabled():  # else it is the program's own, or a handler has kept it on
             torch.set_anomaly_enabled(True, False)
 
+    def waits(frame: FrameType) -> bool:
+        waiting = is_of_python(frame.f_code.co_filename)
+        if not waiting:
+            marks_end()
+        elif torch.is_anomaly_enabled() and not torch.is_anomaly_check_nan_enabled():
+            log.know_no_place(thread)  # of what it makes when it has waited
+            torch.set_anomaly_enabled(False, check_nan)
+        return waiting
+
+    thread = threading.get_ident()
     frames = iter(log.frames_to_own_code(sys._getframe()))
     inside = any(code is other for code, _ in frames for other in unmarked)
-    compiled.switch_tags(unmarked, marks_begin, marks_end, inside)
+    compiled.switch_tags(unmarked, marks_begin, marks_end, waits, inside)
     if not inside:
         marks_begin()
 
@@ -136,7 +147,7 @@ def always() -> None:
     """From now on, all nodes are tagged while tags are on."""
     switch: Any = getattr(native.compiled, "switch_tags", None)
     if switch is not None:
-        switch((), None, None, False)
+        switch((), None, None, None, False)
         if _enabled_by_us:
             torch.autograd.set_detect_anomaly(True, check_nan=False)
 

@@ -66,14 +66,14 @@ class _Hooks:
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
-        self._before: list[tuple[_Known, bytes]] = []
+        self._begun: dict[int, list[tuple[_Known, bytes]]] = {}
         self._own_class: dict[type, bool] = {}
 
     def fastest(self) -> tuple[Callable[..., None], Callable[..., None]]:
         """The hooks to use: the compiled ones, unless Dynamo traces this program."""
         if native.compiled is None or tensor_writes.is_traced is not bool:
             return self.before, self.after
-        native.compiled.connect_steps(_mode_active, self._known, self._before, self.before, self.after)
+        native.compiled.connect_steps(_mode_active, self._known, self._begun, self.before, self.after)
         return native.compiled.before_step, native.compiled.after_step
 
     def before(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -82,8 +82,9 @@ class _Hooks:
         known = self._known.get(id(optimizer))
         if known is None or known.optimizer() is not optimizer:
             known = self._meet(optimizer)
-        while self._before and self._before[-1][0].optimizer() is optimizer:  # left over from a step that raised
-            self._drop_last()
+        begun = self._begun.setdefault(_get_ident(), [])
+        while begun and begun[-1][0].optimizer() is optimizer:  # left over from a step that raised
+            _drop_last(begun)
         for group in optimizer.param_groups:
             if group.get("fused"):
                 on_fused_step(optimizer, _get_frame(1))
@@ -91,19 +92,19 @@ class _Hooks:
         if not known.own:
             _state.steps += 1
             closure = _args[1] if len(_args) > 1 else _kwargs.get("closure")
-            _state.stepping_thread = _get_ident() if closure is None else 0
+            _state.stepping = int(closure is None)
         if known.plain and not _mode_active():
             versions = _read_versions(optimizer.param_groups)
         else:
             versions = _read_versions_unseen(optimizer.param_groups)
-        self._before.append((known, versions))
+        begun.append((known, versions))
 
     def after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if tensor_writes.is_traced():
             return
-        groups = optimizer.param_groups
-        while self._before:
-            known, before = self._drop_last()
+        groups, begun = optimizer.param_groups, self._begun.get(_get_ident())
+        while begun:
+            known, before = _drop_last(begun)
             if known.optimizer() is optimizer:
                 if not known.own:
                     if known.plain and not _mode_active():
@@ -115,13 +116,6 @@ class _Hooks:
                     frames = frames_to_own_code(_get_frame(1))
                     log.add_step(known.name, frames, known.parameters, before, versions)
                 return
-
-    def _drop_last(self) -> tuple[_Known, bytes]:
-        known, before = self._before.pop()
-        if not known.own:
-            _state.steps -= 1
-            _state.stepping_thread = 0
-        return known, before
 
     def _meet(self, optimizer: Any) -> _Known:
         key, all_known = id(optimizer), self._known
@@ -141,6 +135,14 @@ class _Hooks:
                 step = step.__wrapped__
             self._own_class[kind] = hasattr(step, "__code__") and own_files[step.__code__.co_filename]
         return self._own_class[kind]
+
+
+def _drop_last(begun: list[tuple[_Known, bytes]]) -> tuple[_Known, bytes]:
+    known, before = begun.pop()
+    if not known.own:
+        _state.steps -= 1
+        _state.stepping = 0
+    return known, before
 
 
 _registered: list[tuple[dict[int, Any], int, Callable[..., None]]] = []
@@ -163,7 +165,7 @@ def _register_before(hooks: _Hooks) -> Undo:
     def undo() -> None:
         handle.remove()
         _registered.clear()
-        _state.steps = _state.stepping_thread = 0  # a step may be running, and its end will not be seen
+        _state.steps = _state.stepping = 0  # a step may be running, and its end will not be seen
 
     return undo
 

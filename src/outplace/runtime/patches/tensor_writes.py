@@ -12,7 +12,6 @@ from __future__ import annotations
 import dis
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType, MethodType, ModuleType
@@ -34,7 +33,6 @@ _AUGMENTED = ("add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "
 
 _INDUCTOR = os.path.join("torch", "_inductor", "")
 _get_frame = sys._getframe
-_get_ident = threading.get_ident
 _next_number = torch._C._autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _is_compiling = torch.compiler.is_dynamo_compiling
@@ -177,7 +175,7 @@ def watch_storage(tensor: torch.Tensor) -> None:
 
 def leave_step() -> None:
     """Code of the user runs again. So the current step has ended, or continues on the slower path."""
-    _state.stepping_thread = 0
+    _state.stepping = 0
 
 
 class WritingMethod:
@@ -193,7 +191,7 @@ class WritingMethod:
         if tensor is None:
             return self.method
         # An optimizer that loops over its parameters comes here hundreds of times a step, so this path is short.
-        if _state.stepping_thread and _state.stepping_thread == _get_ident():
+        if _state.stepping:
             return self.bind(tensor, owner)
         if not is_traced() and not (_state.steps and not own_files[_get_frame(1).f_code.co_filename]):
             frame = _get_frame(1)
@@ -286,7 +284,7 @@ def _is_plain_list(args: tuple[Any, ...]) -> bool:
 
 def _make_function(name: str, original: Any) -> Callable[..., Any]:
     def writing_function(*args: Any, **kwargs: Any) -> Any:
-        if _state.stepping_thread and _state.stepping_thread == _get_ident() and _is_plain_list(args):
+        if _state.stepping and _is_plain_list(args):
             return original(*args, **kwargs)  # an optimizer that writes all its parameters at once
         if not is_traced() and name not in _overridden:
             target = args[0] if args else kwargs.get("input", kwargs.get("self"))

@@ -15,23 +15,36 @@
 #if defined(__unix__) || defined(__APPLE__)
 #include <dlfcn.h>
 #endif
+#ifdef _MSC_VER
+#define THREAD_LOCAL __declspec(thread)
+#else
+#define THREAD_LOCAL _Thread_local
+#endif
 
 /* What the functions named `connect` were given; all of it is used under the interpreter's lock. */
 static PyObject *next_number, *starts, *places, *own_files, *mark_elsewhere, *forget_old_marks;
+static PyObject *marked; /* (starts, places, steps, backwards) of other threads, by torch's number of the thread */
 static Py_ssize_t most_marks;
 static unsigned long main_thread;
 static unsigned long long last = UINT64_MAX;
-static uint64_t (*peek)(void);
+static uint64_t (*peek)(void), (*thread_number)(void);
 
 /* -- code without marks ---------------------------------------------------------------------------------------------
  *
  * A frame that was running when outplace was attached has no marks. While it runs itself, each node gets a tag; while
- * it has called marked code, none does. Marks see the change: the first mark after it, and the return to it.
+ * it has called marked code, none does. Marks see the change: the first mark after it, and the return to it. While it
+ * waits in a library and another thread builds a graph in marked code, no node gets a tag either.
  */
 
-static PyObject *unmarked, *marks_begin, *marks_end; /* the code objects of these frames, and what is called */
+static PyObject *unmarked, *marks_begin, *marks_end, *ask_whether_it_waits; /* the code objects, and what is called */
 static unsigned long unmarked_thread;
-static int in_unmarked; /* was the last that we know of one of these frames? */
+static uint64_t unmarked_state; /* Python's number of that thread */
+static int in_unmarked;         /* was the last that we know of one of these frames? */
+
+static struct {
+    PyFrameObject *frame; /* not dereferenced, and not kept alive; NULL if the thread is not known to wait */
+    long instruction;
+} waits;
 
 static int call(PyObject *function)
 {
@@ -46,13 +59,52 @@ static int leave_unmarked(void)
     if (PyThread_get_thread_ident() != unmarked_thread)
         return 0;
     in_unmarked = 0;
+    waits.frame = NULL;
     return call(marks_begin);
+}
+
+static long instruction_of(PyFrameObject *frame);
+
+/* The innermost frame of the thread without marks; a new reference, or NULL. */
+static PyFrameObject *frame_without_marks(void)
+{
+    PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    while (thread != NULL && PyThreadState_GetID(thread) != unmarked_state)
+        thread = PyThreadState_Next(thread);
+    return thread == NULL ? NULL : PyThreadState_GetFrame(thread);
+}
+
+/* Another thread builds a graph in marked code. */
+static int build_elsewhere(void)
+{
+    PyFrameObject *frame = frame_without_marks();
+    if (frame == NULL)
+        return 0;
+    if (frame != waits.frame || instruction_of(frame) != waits.instruction) {
+        PyObject *answer = PyObject_CallOneArg(ask_whether_it_waits, (PyObject *)frame);
+        waits.frame = answer == Py_True ? frame : NULL;
+        waits.instruction = instruction_of(frame);
+        Py_XDECREF(answer);
+    }
+    Py_DECREF(frame);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* The code of the user that built a graph in another thread has returned. */
+static int built_elsewhere(void)
+{
+    if (waits.frame == NULL || PyThread_get_thread_ident() == unmarked_thread)
+        return 0;
+    waits.frame = NULL;
+    return call(marks_end);
 }
 
 /* A function with marks returns to this place. */
 static int come_back(PyObject *place)
 {
-    if (in_unmarked || place == Py_None || PyThread_get_thread_ident() != unmarked_thread)
+    if (place == Py_None)
+        return built_elsewhere();
+    if (in_unmarked || PyThread_get_thread_ident() != unmarked_thread)
         return 0;
     PyObject *code = PyTuple_GET_ITEM(place, 0);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(unmarked); i++)
@@ -63,10 +115,10 @@ static int come_back(PyObject *place)
     return 0;
 }
 
-/* torch's own function behind `next_number`, where the loader finds it. */
-static void find_peek(void)
+/* torch's own functions behind `next_number`, and for the number of a thread, where the loader finds them. */
+static void find_functions_of_torch(void)
 {
-    peek = NULL;
+    peek = thread_number = NULL;
 #if defined(__unix__) || defined(__APPLE__)
 #ifdef __APPLE__
     void *library = dlopen("libtorch_cpu.dylib", RTLD_LAZY | RTLD_NOLOAD);
@@ -75,6 +127,7 @@ static void find_peek(void)
 #endif
     if (library != NULL) {
         *(void **)&peek = dlsym(library, "_ZN2at15sequence_number4peekEv");
+        *(void **)&thread_number = dlsym(library, "_ZN2at14RecordFunction15currentThreadIdEv");
         dlclose(library); /* torch keeps it loaded */
     }
 #endif
@@ -98,6 +151,51 @@ static int read_number(unsigned long long *number)
     return 0;
 }
 
+/* The lists of this thread, which is not the main one; NULL where it has none, or for an error. */
+static PyObject *lists_elsewhere(void)
+{
+    if (thread_number == NULL)
+        return NULL;
+    PyObject *key = PyLong_FromUnsignedLongLong(thread_number());
+    PyObject *lists = key == NULL ? NULL : PyDict_GetItemWithError(marked, key);
+    Py_XDECREF(key);
+    return lists;
+}
+
+/* Appends a mark to the lists of another thread than the main one. 0: it has none, or they are full; -1: error. */
+static int add_elsewhere(unsigned long long number, PyObject *place)
+{
+    PyObject *lists = lists_elsewhere();
+    if (lists == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *begun = PyTuple_GET_ITEM(lists, 0), *where = PyTuple_GET_ITEM(lists, 1);
+    Py_ssize_t count = PyList_GET_SIZE(begun);
+    if (count >= most_marks)
+        return 0;
+    PyObject *start = PyLong_FromUnsignedLongLong(number);
+    int same = start == NULL ? -1 : PyObject_RichCompareBool(PyList_GET_ITEM(begun, count - 1), start, Py_EQ);
+    if (same > 0) {
+        Py_INCREF(place);
+        same = PyList_SetItem(where, count - 1, place);
+    } else if (same == 0) {
+        same = PyList_Append(begun, start) < 0 || PyList_Append(where, place) < 0 ? -1 : 0;
+        if (same == 0 && in_unmarked && unmarked != NULL)
+            same = build_elsewhere();
+    }
+    Py_XDECREF(start);
+    return same < 0 ? -1 : 1;
+}
+
+static int note_elsewhere(unsigned long long number, PyObject *place)
+{
+    int added = add_elsewhere(number, place);
+    if (added != 0)
+        return added < 0 ? -1 : 0;
+    PyObject *done = PyObject_CallFunction(mark_elsewhere, "KO", number, place);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
 static int note(PyObject *place)
 {
     unsigned long long number;
@@ -105,11 +203,8 @@ static int note(PyObject *place)
         return 0;
     if (read_number(&number) < 0)
         return -1;
-    if (PyThread_get_thread_ident() != main_thread) {
-        PyObject *done = PyObject_CallFunction(mark_elsewhere, "KO", number, place);
-        Py_XDECREF(done);
-        return done == NULL ? -1 : 0;
-    }
+    if (PyThread_get_thread_ident() != main_thread)
+        return note_elsewhere(number, place);
     if (number == last) {
         Py_INCREF(place);
         return PyList_SetItem(places, PyList_GET_SIZE(places) - 1, place);
@@ -341,22 +436,22 @@ static void keep_all(PyObject **kept[], PyObject *given[], int count)
 }
 
 PyDoc_STRVAR(connect_doc, "connect(next_number, starts, places, own_files, mark_elsewhere, forget_old_marks, most_marks, "
-                          "main_thread)\n--\n\nTies the marks to torch's node counter and to the record's lists.");
+                          "main_thread, marked)\n--\n\nTies the marks to torch's node counter and to the record's lists.");
 
 static PyObject *connect(PyObject *module, PyObject *args)
 {
-    PyObject *given[6];
+    PyObject *given[7];
     Py_ssize_t most;
     unsigned long thread;
-    if (!PyArg_ParseTuple(args, "OO!O!O!OOnk", &given[0], &PyList_Type, &given[1], &PyList_Type, &given[2],
-                          &PyDict_Type, &given[3], &given[4], &given[5], &most, &thread))
+    if (!PyArg_ParseTuple(args, "OO!O!O!OOnkO!", &given[0], &PyList_Type, &given[1], &PyList_Type, &given[2],
+                          &PyDict_Type, &given[3], &given[4], &given[5], &most, &thread, &PyDict_Type, &given[6]))
         return NULL;
-    PyObject **kept[6] = {&next_number, &starts, &places, &own_files, &mark_elsewhere, &forget_old_marks};
-    keep_all(kept, given, 6);
+    PyObject **kept[7] = {&next_number, &starts, &places, &own_files, &mark_elsewhere, &forget_old_marks, &marked};
+    keep_all(kept, given, 7);
     most_marks = most;
     main_thread = thread;
     last = UINT64_MAX; /* the next mark is a new one */
-    find_peek();
+    find_functions_of_torch();
     unsigned long long number;
     if (ask_python(&number) < 0)
         return NULL;
@@ -365,25 +460,28 @@ static PyObject *connect(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(switch_tags_doc, "switch_tags(unmarked, marks_begin, marks_end, inside)\n--\n\nFrom now on in this thread, "
-                              "calls one function when code with marks begins and the other when it returns to a frame "
-                              "of one of these code objects. `inside`: is such a frame running now? Without code "
-                              "objects, nothing is called any more.");
+PyDoc_STRVAR(switch_tags_doc, "switch_tags(unmarked, marks_begin, marks_end, waits, inside)\n--\n\nFrom now on in this "
+                              "thread, calls one function when code with marks begins and the next when it returns to "
+                              "a frame of one of these code objects. `inside`: is such a frame running now? "
+                              "`waits(frame)` is called when another thread builds a graph: does the innermost frame of "
+                              "this thread wait? Without code objects, nothing is called any more.");
 
 static PyObject *switch_tags(PyObject *module, PyObject *args)
 {
-    PyObject *given[3];
+    PyObject *given[4];
     int inside;
-    if (!PyArg_ParseTuple(args, "O!OOp", &PyTuple_Type, &given[0], &given[1], &given[2], &inside))
+    if (!PyArg_ParseTuple(args, "O!OOOp", &PyTuple_Type, &given[0], &given[1], &given[2], &given[3], &inside))
         return NULL;
+    waits.frame = NULL;
     if (PyTuple_GET_SIZE(given[0]) == 0) {
         in_unmarked = 0;
         Py_CLEAR(unmarked);
         Py_RETURN_NONE;
     }
-    PyObject **kept[3] = {&unmarked, &marks_begin, &marks_end};
-    keep_all(kept, given, 3);
+    PyObject **kept[4] = {&unmarked, &marks_begin, &marks_end, &ask_whether_it_waits};
+    keep_all(kept, given, 4);
     unmarked_thread = PyThread_get_thread_ident();
+    unmarked_state = PyThreadState_GetID(PyThreadState_Get());
     in_unmarked = inside;
     Py_RETURN_NONE;
 }
@@ -446,19 +544,53 @@ static PyObject *put_constant(PyObject *module, PyObject *args)
  * What is not plain, and what comes from another thread than the main one, is handed to Python.
  */
 
-/* As record.State. */
+/* As log.State. */
 typedef struct {
     PyObject_HEAD
     unsigned long long backwards;
-    int steps;
-    unsigned long stepping_thread;
 } State;
+
+/* The steps that this thread runs. They count only since the hooks of steps were last put in place. */
+static THREAD_LOCAL struct {
+    unsigned placed;
+    int steps, stepping;
+} here;
+static unsigned placed;
+static char here_stepping; /* its address tells the two attributes apart */
+
+static void renew_here(void)
+{
+    if (here.placed != placed) {
+        here.placed = placed;
+        here.steps = here.stepping = 0;
+    }
+}
+
+static PyObject *get_here(PyObject *self, void *which)
+{
+    renew_here();
+    return PyLong_FromLong(which == NULL ? here.steps : here.stepping);
+}
+
+static int set_here(PyObject *self, PyObject *value, void *which)
+{
+    long number = value == NULL ? 0 : PyLong_AsLong(value);
+    if (PyErr_Occurred())
+        return -1;
+    renew_here();
+    *(which == NULL ? &here.steps : &here.stepping) = (int)number;
+    return 0;
+}
 
 static PyMemberDef state_members[] = {
     {"backwards", T_ULONGLONG, offsetof(State, backwards), 0, NULL},
-    {"steps", T_INT, offsetof(State, steps), 0, NULL},
-    {"stepping_thread", T_ULONG, offsetof(State, stepping_thread), 0, NULL},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef state_of_thread[] = {
+    {"steps", get_here, set_here, NULL, NULL},
+    {"stepping", get_here, set_here, NULL, &here_stepping},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyTypeObject state_type = {
@@ -466,6 +598,7 @@ static PyTypeObject state_type = {
     .tp_basicsize = sizeof(State),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_members = state_members,
+    .tp_getset = state_of_thread,
 };
 
 static State *state;
@@ -474,9 +607,22 @@ static PyObject *mode_active, *known_optimizers, *steps_begun, *slow_before, *sl
 static PyObject *steps, *backwards, *step_class, *backward_class;
 static Py_ssize_t most_steps;
 
-static int is_main_thread(void)
+/* The record's list of this thread's steps or backward passes; NULL where Python keeps it, or for an error. */
+static PyObject *list_here(int backward)
 {
-    return PyThread_get_thread_ident() == main_thread;
+    if (PyThread_get_thread_ident() == main_thread)
+        return backward ? backwards : steps;
+    PyObject *lists = lists_elsewhere();
+    return lists == NULL ? NULL : PyTuple_GET_ITEM(lists, 2 + backward);
+}
+
+/* What this thread has begun; NULL where Python has made no list for it yet, or for an error. */
+static PyObject *begun_here(void)
+{
+    PyObject *key = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+    PyObject *begun = key == NULL ? NULL : PyDict_GetItemWithError(steps_begun, key);
+    Py_XDECREF(key);
+    return begun;
 }
 
 /* A named tuple of this class, made without a call in Python; takes over the fields, which may be NULL for an error. */
@@ -559,7 +705,10 @@ static int has_closure(PyObject *args, PyObject *kwargs)
 /* 1: noted; 0: not for the short way; -1: error. */
 static int note_before(PyObject *optimizer, PyObject *args, PyObject *kwargs)
 {
-    if (!is_main_thread() || has_closure(args, kwargs) || PyList_GET_SIZE(steps_begun) > 0)
+    PyObject *stack = begun_here();
+    if (stack == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    if (has_closure(args, kwargs) || PyList_GET_SIZE(stack) > 0)
         return 0; /* a step inside another, or after one that raised */
     PyObject *key = PyLong_FromVoidPtr(optimizer);
     PyObject *known = key == NULL ? NULL : PyDict_GetItemWithError(known_optimizers, key);
@@ -575,12 +724,13 @@ static int note_before(PyObject *optimizer, PyObject *args, PyObject *kwargs)
     Py_XDECREF(before);
     if (begun == NULL)
         return fused == 1 ? 0 : -1;
-    int failed = PyList_Append(steps_begun, begun);
+    int failed = PyList_Append(stack, begun);
     Py_DECREF(begun);
     if (failed)
         return -1;
-    state->steps++;
-    state->stepping_thread = main_thread;
+    renew_here();
+    here.steps++;
+    here.stepping = 1;
     return 1;
 }
 
@@ -598,10 +748,11 @@ static PyObject *before_step(PyObject *module, PyObject *const *args, Py_ssize_t
 
 static int note_after(PyObject *optimizer)
 {
-    Py_ssize_t count = PyList_GET_SIZE(steps_begun);
-    if (!is_main_thread() || count == 0)
-        return 0;
-    PyObject *begun = PyList_GET_ITEM(steps_begun, count - 1);
+    PyObject *stack = begun_here(), *done = stack == NULL ? NULL : list_here(0);
+    Py_ssize_t count = stack == NULL ? 0 : PyList_GET_SIZE(stack);
+    if (done == NULL || count == 0)
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *begun = PyList_GET_ITEM(stack, count - 1);
     PyObject *known = PyTuple_GET_ITEM(begun, 0), *before = PyTuple_GET_ITEM(begun, 1);
     int plain = is_plain(known, optimizer);
     if (plain <= 0)
@@ -621,11 +772,12 @@ static int note_after(PyObject *optimizer)
     Py_INCREF(name);
     Py_INCREF(parameters);
     Py_INCREF(before);
-    if (remember(steps, named_tuple(step_class, fields, 6)) < 0)
+    if (remember(done, named_tuple(step_class, fields, 6)) < 0)
         return -1;
-    state->steps--;
-    state->stepping_thread = 0;
-    return PyList_SetSlice(steps_begun, count - 1, count, NULL) < 0 ? -1 : 1;
+    renew_here();
+    here.steps--;
+    here.stepping = 0;
+    return PyList_SetSlice(stack, count - 1, count, NULL) < 0 ? -1 : 1;
 }
 
 PyDoc_STRVAR(after_doc, "after_step(optimizer, args, kwargs)\n--\n\nAn optimizer has stepped.");
@@ -646,11 +798,12 @@ PyDoc_STRVAR(connect_steps_doc, "connect_steps(mode_active, known, begun, before
 static PyObject *connect_steps(PyObject *module, PyObject *args)
 {
     PyObject *given[5];
-    if (!PyArg_ParseTuple(args, "OO!O!OO", &given[0], &PyDict_Type, &given[1], &PyList_Type, &given[2], &given[3],
+    if (!PyArg_ParseTuple(args, "OO!O!OO", &given[0], &PyDict_Type, &given[1], &PyDict_Type, &given[2], &given[3],
                           &given[4]))
         return NULL;
     PyObject **kept[5] = {&mode_active, &known_optimizers, &steps_begun, &slow_before, &slow_after};
     keep_all(kept, given, 5);
+    placed++;
     Py_RETURN_NONE;
 }
 
@@ -673,7 +826,7 @@ static PyObject *connect_record(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *noticed, *look, *unfinished, *finish, *note_elsewhere;
+static PyObject *noticed, *look, *unfinished, *finish, *backward_elsewhere;
 
 /* Is one of these collections not empty? */
 static int any_filled(PyObject *collections)
@@ -696,8 +849,11 @@ PyDoc_STRVAR(started_doc, "started()\n--\n\nA backward pass begins: called from 
 static PyObject *started(PyObject *module, PyObject *nothing)
 {
     state->backwards++;
-    if (!is_main_thread()) {
-        PyObject *done = call_with_frame(note_elsewhere);
+    PyObject *list = list_here(1);
+    if (list == NULL) {
+        if (PyErr_Occurred())
+            return NULL;
+        PyObject *done = call_with_frame(backward_elsewhere);
         if (done == NULL)
             return NULL;
         Py_DECREF(done);
@@ -705,7 +861,7 @@ static PyObject *started(PyObject *module, PyObject *nothing)
         PyFrameObject *outer = PyFrame_GetBack(PyEval_GetFrame());
         PyObject *fields[2] = {moment(), frames_from(outer)};
         Py_XDECREF(outer);
-        if (remember(backwards, named_tuple(backward_class, fields, 2)) < 0)
+        if (remember(list, named_tuple(backward_class, fields, 2)) < 0)
             return NULL;
     }
     int filled = any_filled(noticed);
@@ -739,7 +895,7 @@ static PyObject *connect_backwards(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!OO!OO", &PyList_Type, &given[0], &given[1], &PyList_Type, &given[2], &given[3],
                           &given[4]))
         return NULL;
-    PyObject **kept[5] = {&noticed, &look, &unfinished, &finish, &note_elsewhere};
+    PyObject **kept[5] = {&noticed, &look, &unfinished, &finish, &backward_elsewhere};
     keep_all(kept, given, 5);
     Py_RETURN_NONE;
 }
@@ -865,7 +1021,7 @@ static PyObject *lookup_get(Lookup *self, PyObject *tensor, PyObject *owner)
         Py_INCREF(self->method);
         return self->method;
     }
-    if (state->stepping_thread != 0 && state->stepping_thread == PyThread_get_thread_ident())
+    if (here.stepping && here.placed == placed)
         return Py_TYPE(self->method)->tp_descr_get(self->method, tensor, owner);
     return PyObject_CallFunctionObjArgs(self->look_up, tensor, owner == NULL ? Py_None : owner, NULL);
 }
@@ -1103,15 +1259,14 @@ PyMODINIT_FUNC PyInit__native(void)
     if (module == NULL)
         return NULL;
 #ifdef Py_GIL_DISABLED
-    PyUnstable_Module_SetGIL(module, Py_MOD_GIL_USED); /* the counters of `state` have no lock of their own */
+    PyUnstable_Module_SetGIL(module, Py_MOD_GIL_USED); /* what is kept has no lock of its own */
 #endif
     state = PyObject_New(State, &state_type);
     if (state == NULL) {
         Py_DECREF(module);
         return NULL;
     }
-    state->backwards = state->stepping_thread = 0;
-    state->steps = 0;
+    state->backwards = 0;
     Py_INCREF(state); /* one for the module, one for us */
     Py_INCREF(&lookup_type);
     Py_INCREF(&setitem_type);

@@ -14,10 +14,16 @@ def connect(
     forget_old_marks: Callable[[], None],
     most_marks: int,
     main_thread: int,
+    marked: dict[int, tuple[list[int], list[Any], list[Any], list[Any]]],
     /,
 ) -> None: ...
 def switch_tags(
-    unmarked: tuple[CodeType, ...], marks_begin: Callable[[], None], marks_end: Callable[[], None], inside: bool, /
+    unmarked: tuple[CodeType, ...],
+    marks_begin: Callable[[], None],
+    marks_end: Callable[[], None],
+    waits: Callable[[FrameType], bool],
+    inside: bool,
+    /,
 ) -> None: ...
 def own_functions(objects: list[Any], /) -> list[Any]: ...
 def put_constant(code: CodeType, index: int, value: CodeType, /) -> None: ...
@@ -30,7 +36,7 @@ def connect_record(
 def connect_steps(
     mode_active: Callable[[], bool],
     known: dict[int, Any],
-    begun: list[Any],
+    begun: dict[int, list[Any]],
     before: Callable[[Any, Any, Any], None],
     after: Callable[[Any, Any, Any], None],
     /,

@@ -15,9 +15,9 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from outplace.runtime.record import native
+from outplace.runtime.record import native, node_threads
 from outplace.runtime.record.user_files import own_files
 
 MARKS_KEPT = 200_000
@@ -96,6 +96,7 @@ class ThreadRecord:
         self._by_storage: tuple[Any, dict[int, list[Write]]] = (None, {})
         self.forgotten = -1
         """Nodes with a number below this were made before the oldest remaining mark."""
+        self.ident = _get_ident()
 
     def place_of(self, number: int) -> Place:
         """Where the node with this number was made; None if no code of the user made it, or if the mark is gone."""
@@ -121,27 +122,39 @@ class ThreadRecord:
         self.forgotten = self.starts[0]
 
 
-class State:
+class State(threading.local):
     """State that is read and set at every step and every backward, here and in `_native.c`."""
 
-    __slots__ = ("backwards", "stepping_thread", "steps")
+    steps = 0
+    """How many steps of library optimizers this thread runs, nested. All writes of a step are recorded as one step."""
+    stepping = 0
+    """Does this thread run a step without a closure, so that no code of the user runs inside it?"""
 
-    def __init__(self) -> None:
-        self.backwards = 0
-        """How many backward passes have begun."""
-        self.steps = 0
-        """How many steps of library optimizers are running, nested. All writes of a step are recorded as one step."""
-        self.stepping_thread = 0
-        """The thread that runs a step without a closure, so no code of the user runs inside it. 0 if there is none."""
+    _backwards: ClassVar = [0]
+
+    @property
+    def backwards(self) -> int:
+        """How many backward passes have begun, in all threads."""
+        return self._backwards[0]
+
+    @backwards.setter
+    def backwards(self, number: int) -> None:
+        self._backwards[0] = number
 
 
 state: Any = State() if native.compiled is None else native.compiled.state
 
+_get_ident = threading.get_ident
 _main_thread = threading.main_thread().ident
 _main = ThreadRecord()
 
 _others: dict[int, ThreadRecord] = {}
-_get_ident = threading.get_ident
+"""The records of the other threads, by torch's number of the thread. Python gives an identity to several in turn."""
+
+_marked: dict[int, tuple[list[int], list[Place], list[Step], list[Backward]]] = {}
+"""Of the other threads whose nodes can be told apart: what compiled hooks append to."""
+
+_main_number: int | None = None
 
 # Bound by `connect`. Before torch is imported there are no nodes, and nothing is called.
 _next_number: Callable[[], int] = int  # `int()` returns 0
@@ -153,17 +166,38 @@ is_traced: Callable[[], bool] = bool
 
 def current() -> ThreadRecord:
     """The record of the calling thread."""
-    ident = _get_ident()
-    if ident == _main_thread:
+    if _get_ident() == _main_thread:
         return _main
-    record = _others.get(ident)
+    number = _thread_number()
+    record = _others.get(number)
     if record is None:
-        record = _others[ident] = ThreadRecord()
+        record = _others[number] = ThreadRecord()
         if len(_others) > 256:  # threads come and go (DataParallel starts new ones at every forward)
             alive = {thread.ident for thread in threading.enumerate()}
-            for gone in [other for other in _others if other not in alive]:
-                del _others[gone]
+            newest = {other.ident: key for key, other in _others.items()}
+            kept = {key for ident, key in newest.items() if ident in alive}
+            for key in _others.keys() - kept:
+                del _others[key]
+                _marked.pop(key, None)
     return record
+
+
+def _thread_number() -> int:
+    ask = node_threads.number_of_thread() if _next_number is not int else None
+    return _get_ident() if ask is None else ask()
+
+
+def record_of(node: Any) -> ThreadRecord | None:
+    """The record of the thread that made this node; None if it has none, or if the thread is not known."""
+    _know_main_thread()
+    thread = node_threads.thread_of(node)
+    return _main if thread is not None and thread == _main_number else _others.get(thread or 0)
+
+
+def _know_main_thread() -> None:
+    global _main_number
+    if _get_ident() == _main_thread:
+        _main_number = _thread_number()
 
 
 def all_threads() -> list[ThreadRecord]:
@@ -172,11 +206,18 @@ def all_threads() -> list[ThreadRecord]:
     return [mine, *(record for record in (_main, *_others.values()) if record is not mine)]
 
 
+def know_no_place(thread: int) -> None:
+    """This thread waits in code without marks. Nodes that it makes next without a mark have no place."""
+    for record in (_main, *_others.values()):
+        if record.ident == thread:
+            record.places[-1] = None
+
+
 def reset() -> None:
     """Drops the whole record. A forked child keeps the parent's graphs; tests need an empty record."""
     _main.__init__()  # type: ignore[misc]
-    connect(_next_number, _on_other_thread)
     _others.clear()
+    connect(_next_number, _on_other_thread)
 
 
 # -- functions that marked code calls -------------------------------------------------------------------------------
@@ -249,6 +290,8 @@ def connect(next_number: Callable[[], int], on_other_thread: Callable[[], None])
     """Connects the record with torch's node counter."""
     global _next_number, _on_other_thread
     _next_number, _on_other_thread = next_number, on_other_thread
+    _marked.clear()
+    _know_main_thread()
     if native.compiled is not None:
         native.compiled.connect(
             next_number,
@@ -259,6 +302,7 @@ def connect(next_number: Callable[[], int], on_other_thread: Callable[[], None])
             _main.forget_old_marks,
             MARKS_KEPT,
             _main_thread,
+            _marked,
         )
         native.compiled.connect_record(_main.steps, _main.backwards, Step, Backward, STEPS_KEPT)
 
@@ -268,7 +312,10 @@ def _mark_elsewhere(number: int, place: Place) -> None:
     if number != record.starts[-1]:
         record.starts.append(number)
         record.places.append(place)
-        _on_other_thread()
+        if node_threads.known():
+            _marked[_thread_number()] = (record.starts, record.places, record.steps, record.backwards)
+        else:
+            _on_other_thread()
         if len(record.starts) > MARKS_KEPT:
             record.forget_old_marks()
     else:

@@ -49,6 +49,14 @@ def _real(filename: str) -> str:
     return os.path.join(_real_folder(folder), name)
 
 
+@functools.cache
+def is_of_python(filename: str) -> bool:
+    """Is it a file of Python's standard library?"""
+    path = _real(filename)
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep))
+    return not installed and path.startswith(os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep)
+
+
 class _OwnFiles(dict[str, bool]):
     """File name -> is it a file of the user? A dict, because it is read at every write and every function return."""
 
