@@ -85,12 +85,14 @@ def reclaim(
 
     def start() -> int:
         from outplace.reclaim.drive.command import Command
+        from outplace.repair.drive.processes import until_signal
 
         command = Command(
             program, steps, timeout, everything, not no_proof, reproducible, recompute, fix, diff, json_path, html_path
         )
         try:
-            code = command.run()
+            with until_signal():
+                code = command.run()
             options.say("reclaim", _source(program))
             if code == 0:
                 say_written(json_path, html_path)

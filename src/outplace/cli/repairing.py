@@ -14,6 +14,7 @@ from outplace.errors import OutplaceError
 from outplace.files.naming import signal_name, under_cwd
 from outplace.files.writing import replace_text
 from outplace.repair.drive import from_run
+from outplace.repair.drive.processes import Stopped, until_signal
 from outplace.repair.drive.runs import Runs
 from outplace.repair.facts.bug import INTENTS, Intent
 from outplace.repair.facts.location import Style
@@ -46,6 +47,10 @@ class Repairing:
 
     def run(self) -> int:
         """Runs the program, repairs it, reports, and returns the program's exit code."""
+        with until_signal():
+            return self._run()
+
+    def _run(self) -> int:
         from outplace.report.console import for_stream
 
         try:
@@ -76,6 +81,9 @@ class Repairing:
         except KeyboardInterrupt:
             print(f"outplace: stopped; {self._left}", file=sys.stderr)
             return 130
+        except Stopped:
+            print(f"outplace: stopped; {self._left}", file=sys.stderr)
+            raise
         finally:
             self._runs.close()
 

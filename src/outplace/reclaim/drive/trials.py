@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -10,12 +9,12 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from outplace import settings
 from outplace.reclaim.observe import digests, probe, recording
 from outplace.reclaim.observe.trial import Trial
-from outplace.repair.drive import processes
-from outplace.repair.drive.processes import Streaming
+from outplace.repair.drive.processes import Started, Streaming
 from outplace.repair.drive.runs import Telling
 
 
@@ -64,26 +63,15 @@ class Trials:
 
     def _wait(self, command: list[str], environment: dict[str, str], folder: Path, shown: bool) -> tuple[int, bool]:
         with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
-            if shown:
-                process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
-            else:
-                streams = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
-                process = processes.start(command, environment, folder, **streams)
-            streaming = Streaming(process.stdout, folder / "stdout") if process.stdout is not None else None
+            hidden = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
+            streams: dict[str, Any] = {"stdout": subprocess.PIPE} if shown else hidden
+            started = Started(command, environment, folder, shown, **streams)
+            pipe = started.process.stdout
+            streaming = Streaming(pipe, folder / "stdout") if pipe is not None else None
             try:
-                return process.wait(self._limit), False
-            except subprocess.TimeoutExpired:
-                return 0, True
-            except KeyboardInterrupt:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    if shown:
-                        process.wait(10)  # Ctrl-C has reached it as well: let it end by itself
-                raise
+                code = started.wait(self._limit)
             finally:
-                if not shown:
-                    processes.end(process, folder)
-                elif process.poll() is None:
-                    process.kill()
-                    process.wait()
+                started.end()
                 if streaming is not None:
                     streaming.finish()
+        return code or 0, code is None

@@ -18,9 +18,8 @@ from typing import Any
 from outplace import settings
 from outplace.knowledge.nodes import keeps_result
 from outplace.model import Site
-from outplace.repair.drive import processes
 from outplace.repair.drive.evidence import Evidence, read
-from outplace.repair.drive.processes import Streaming
+from outplace.repair.drive.processes import Started, Streaming
 from outplace.repair.facts.bug import Bug
 from outplace.source.project import OutOfTime
 
@@ -38,6 +37,8 @@ class Runs:
         """Of every run, so that a program without a seed computes the same in each. The next proof has another one."""
         self._count = 0
         self._first_took = self._ends_at = 0.0
+        self._first: Started | None = None
+        """The first run, until the others begin. What it has left running may last until then."""
 
     def close(self) -> None:
         """Deletes the temporary files."""
@@ -62,6 +63,9 @@ class Runs:
         `reference`: copy everything that backward needs.
         """
         seconds = self._seconds_for_a_run()
+        if self._first is not None:
+            self._first.end()
+            self._first = None
         with self._tell(about):
             return self._run(texts, reference, seconds)
 
@@ -95,26 +99,23 @@ class Runs:
             settings.REFERENCE.put(True, environment)
         command = [sys.executable, "-m", "outplace", "run", "--json", str(folder / "report"), "--", *self._words]
         output = folder / "stdout"
-        stopped, code = False, 0
         with open(output, "wb") as stdout, open(folder / "stderr", "wb") as stderr:
-            if visible:
-                process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
-            else:
-                streams = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
-                process = processes.start(command, environment, folder, **streams)
-            streaming = Streaming(process.stdout, output) if process.stdout is not None else None
+            hidden = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
+            streams: dict[str, Any] = {"stdout": subprocess.PIPE} if visible else hidden
+            started = Started(command, environment, folder, visible, **streams)
+            pipe = started.process.stdout
+            streaming = Streaming(pipe, output) if pipe is not None else None
             try:
-                code = process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                stopped = True
+                code = started.wait(seconds)
             finally:
-                if not visible:
-                    processes.end(process, folder)
-                elif process.poll() is None:
-                    process.kill()
-                    process.wait()
+                if visible:
+                    started.end_alone()
+                    self._first = started
+                else:
+                    started.end()
                 if streaming is not None:
                     streaming.finish()
+        stopped, code = code is None, code or 0
         diagnoses = _diagnoses(folder / "report")
         repairable = [diagnosis for diagnosis in diagnoses if diagnosis["kind"] != "freed"]
         evidence = Evidence(code, repairable, stopped=stopped, came_into_freed=repairable != diagnoses)

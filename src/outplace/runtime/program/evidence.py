@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from outplace import settings
-from outplace.repair.drive.processes import show_lines_at_once
+from outplace.repair.drive.processes import end_with_parent, show_lines_at_once
 from outplace.runtime import instrument
 from outplace.runtime.patches.table import Patch, Section, after_torch, registered, replaced
 from outplace.runtime.program import attachment, seeds
@@ -34,6 +34,7 @@ _MOST_BACKWARDS = 400
 
 def start() -> None:
     """Starts what the environment variables ask for, and removes them, so child processes do not see them."""
+    end_with_parent()
     show_lines_at_once()
     evidence, overlay, reference = settings.EVIDENCE.take(), settings.OVERLAY.take(), settings.REFERENCE.take()
     if overlay:

@@ -10,7 +10,7 @@ from typing import Any
 from outplace.knowledge.kind import SilentRule
 from outplace.knowledge.kinds import BY_CODE
 from outplace.model import Diagnosis, Graph, Mutation, Tensor
-from outplace.runtime.errors import dispatch, remedies
+from outplace.runtime.errors import dispatch
 from outplace.runtime.record.log import Instruction
 from outplace.runtime.silent import kept_at
 
@@ -54,6 +54,8 @@ def report(diagnosis: Diagnosis, remedy: str, drawn: Callable[[], Graph | None] 
     lines = tuple((mutation.site.file, mutation.site.line) for mutation in diagnosis.mutations if mutation.site)
     key = (diagnosis.code, lines or diagnosis.saved_by)
     if key not in _told:
+        from outplace.runtime.errors import remedies  # loads the whole analysis; most processes report nothing
+
         shown = replace(diagnosis, graph=drawn())
         _told[key] = replace(shown, fixes=remedies.fixes_of_silent(shown, remedy))
     dispatch.add(_told[key])

@@ -25,7 +25,6 @@ from outplace.knowledge.nodes import describe_saved
 from outplace.knowledge.silent_rules.lost import DATA_WRITE_USED
 from outplace.model import Diagnosis, Mutation, Tensor
 from outplace.runtime.errors import dispatch
-from outplace.runtime.errors.remedies import SENT_ADVICE
 from outplace.runtime.locate import graph, names, sites
 from outplace.runtime.locate.graph_excerpt import Surroundings
 from outplace.runtime.locate.savers import savers
@@ -254,6 +253,8 @@ def _inside(write: Write, alias: torch.Tensor) -> list[Write]:
 
 
 def _tell(hits: list[Hit], frame: FrameType) -> None:
+    from outplace.runtime.errors.remedies import SENT_ADVICE  # loaded late: see `reporting.report`
+
     first = hits[0]
     if not first.writes:
         guard.tell(first, frame)
