@@ -50,12 +50,24 @@ def all_gone(pids: list[str]) -> bool:
     return not any(map(is_alive, pids))
 
 
+def heed_signals() -> None:
+    """Started under `nohup`, the tests ignore SIGHUP, and so would every process that they start."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def fix(folder: Path, program: str) -> subprocess.Popen[str]:
     (folder / "train.py").write_text(program)
     command = [sys.executable, "-m", "outplace", "run", "--fix", "train.py"]
     environment = {**os.environ, "TMPDIR": str(folder)}  # what a killed process leaves there is deleted with it
     return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_signals,
     )
 
 

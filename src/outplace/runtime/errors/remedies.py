@@ -102,7 +102,15 @@ def fixes_for(
     match = recognise(error) if not fixes else None
     if match is not None:
         return _suggestions(match.entry.remedies)
-    return (*sorted(fixes.values(), key=lambda fix: fix.safety != "safe"), *sent)
+    return (*_safe_first(fixes.values(), rewrites), *sent)
+
+
+def _safe_first(fixes: Iterable[Fix], rewrites: list[_Rewrite]) -> list[Fix]:
+    """The safe fixes first. Beside them, a rewrite that only a run could verify is left out."""
+    ordered = sorted(fixes, key=lambda fix: fix.safety != "safe")
+    unverified = [rewrite.fix for rewrite in rewrites if rewrite.candidate.provable]
+    has_safe = bool(ordered) and ordered[0].safety == "safe"
+    return [fix for fix in ordered if fix.safety == "safe" or not (has_safe and fix in unverified)]
 
 
 def _suggestions(advice: Iterable[str]) -> tuple[Fix, ...]:
