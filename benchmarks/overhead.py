@@ -29,6 +29,7 @@ import platform
 import random
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import SourceFileLoader
@@ -51,13 +52,30 @@ CONFIGURATIONS = (
     "install()",
     "OUTPLACE=1",
     "pytest --outplace",
+    "notebook",
+    "second thread, plain",
+    "second thread",
+    "DataLoader worker, plain",
+    "DataLoader worker",
     "outplace, tags",
     "outplace, guard",
     "anomaly, no NaN check",
     "anomaly",
 )
-ATTACHED = ("outplace", "watch()", "install()", "OUTPLACE=1", "pytest --outplace")
-"""The ways to attach outplace. All have the same goal."""
+ATTACHED = (
+    "outplace",
+    "watch()",
+    "install()",
+    "OUTPLACE=1",
+    "pytest --outplace",
+    "notebook",
+    "second thread",
+    "DataLoader worker",
+)
+"""The ways to attach outplace, and the places to train in. All have the same goal."""
+
+BASES = {place: f"{place}, plain" for place in ("second thread", "DataLoader worker")}
+"""What a configuration is compared with, if it is not `plain`: memory is slower to come by in a second thread."""
 
 WARM_UP, UNTIMED, TIMED = 30, 2, 4
 """Untimed steps of a new process, and the untimed and the timed steps of a turn."""
@@ -72,13 +90,15 @@ Times = dict[str, list[list[float]]]
 # -- the process of one configuration -------------------------------------------------------------------------------
 
 
-WITH_MARKS = ("outplace", "outplace, guard", "OUTPLACE=1", "pytest --outplace")
+WITH_MARKS = ("outplace", "outplace, guard", "OUTPLACE=1", "pytest --outplace", "second thread", "DataLoader worker")
 """In these the model's file is loaded after outplace was attached, so it gets marks then."""
 
 
 def load(name: str, configuration: str) -> ModuleType:
     """The model's module, compiled as it is in this configuration."""
     path = MODELS / f"{name}.py"
+    if configuration == "notebook":
+        return _as_cell(path)
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
@@ -95,6 +115,17 @@ def load(name: str, configuration: str) -> ModuleType:
     assert code is not None
     exec(code, module.__dict__)
     return module
+
+
+def _as_cell(path: Path) -> ModuleType:
+    """As the cell of a notebook that begins with `%load_ext outplace`."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()
+    shell.history_manager.enabled = False
+    shell.run_line_magic("load_ext", "outplace")
+    shell.run_cell(path.read_text("utf-8").partition("\nif __name__")[0]).raise_error()
+    return shell.user_module
 
 
 def _as_pytest_does(path: Path) -> CodeType:
@@ -141,11 +172,31 @@ def work(name: str, configuration: str, device: str, orders: Connection) -> None
     suspended = (number for number in range(1)) if configuration == "outplace, tags" else None
     if configuration == "install()":
         outplace.install()
+    turns = functools.partial(take_turns, step, device, orders)
     if configuration in ("watch()", "pytest --outplace") or suspended is not None:
         with outplace.watch():
-            take_turns(step, device, orders)
+            turns()
+    elif configuration.startswith("second thread"):
+        thread = threading.Thread(target=turns)
+        thread.start()
+        thread.join()
+    elif configuration.startswith("DataLoader worker"):
+        in_worker(turns)
     else:
-        take_turns(step, device, orders)
+        turns()
+
+
+def in_worker(turns: Callable[[], None]) -> None:
+    """Trains in a worker of a DataLoader."""
+    from torch.utils.data import DataLoader, IterableDataset
+
+    class Trained(IterableDataset):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[int]:
+            turns()
+            yield 0
+
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # it has a child
+    list(DataLoader(Trained(), num_workers=1, multiprocessing_context="fork"))
 
 
 def take_turns(step: Callable[[], object], device: str, orders: Connection) -> None:
@@ -304,10 +355,10 @@ class Figure(NamedTuple):
 
 def figures(times: Times) -> dict[str, Figure]:
     """What each configuration costs."""
-    plain = [statistics.median(steps) for steps in times["plain"]]
     found = {}
     for name, generations in times.items():
         low, middle, high = statistics.quantiles([seconds for steps in generations for seconds in steps], n=4)
+        plain = [statistics.median(steps) for steps in times[BASES.get(name, "plain")]]
         ratios = [statistics.median(steps) / base for steps, base in zip(generations, plain, strict=True)]
         found[name] = Figure(middle, (low, high), statistics.geometric_mean(ratios), _interval(ratios))
     return found
@@ -378,7 +429,9 @@ def main() -> None:
     options = parser.parse_args()
     where = in_child(machine, options.device)  # asking CUDA starts it, and what is forked after that cannot use it
     plan = Plan(2, 2) if options.quick else Plan(options.generations, options.rounds)
-    configurations = [one for one in CONFIGURATIONS if not options.only or one == "plain" or one in options.only]
+    wanted = {"plain", *(options.only or CONFIGURATIONS)}
+    wanted |= {BASES[one] for one in wanted if one in BASES}
+    configurations = [one for one in CONFIGURATIONS if one in wanted]
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(", ".join(f"{key} {value}" for key, value in where.items()))
     report: dict[str, Any] = {"machine": where, **plan._asdict(), "models": {}}
