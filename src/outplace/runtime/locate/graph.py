@@ -236,10 +236,15 @@ def is_inlined_function(node: Any) -> bool:
 
 def _saved_in_closure(node: Any) -> Sequence[Any]:
     """What such a Function has saved. It lies in a closure, where PyTorch does not check versions."""
-    backward = node._forward_cls.backward
-    cells = dict(zip(backward.__code__.co_freevars, backward.__closure__ or (), strict=True))
-    held = cells["saved_values"].cell_contents if "saved_values" in cells else None
+    cell = cell_of_saved(node)
+    held = None if cell is None else cell.cell_contents
     return held if isinstance(held, list | tuple) else ()
+
+
+def cell_of_saved(node: Any) -> Any:
+    """The cell of the closure in which such a Function keeps what it has saved."""
+    backward = node._forward_cls.backward
+    return dict(zip(backward.__code__.co_freevars, backward.__closure__ or (), strict=True)).get("saved_values")
 
 
 def _memory(node: Any, name: str, raw: Any) -> Sequence[Any]:

@@ -261,7 +261,7 @@ def writes_in_region(call: Call, alias: Any) -> list[Write]:
     """The writes of a region to the memory of this tensor, which came in or out of it."""
     again = replay(call.region)
     storages = {storage_of(tensor) for tensor in _tensors_in(again, call, alias)}
-    called = _called_at(call)
+    called = called_at(call)
     found = [write._replace(region=None) for write in again.writes if write.storage in storages]
     return [known for write in found if (known := with_call(write, called)).frames]
 
@@ -272,7 +272,7 @@ def with_call(write: Write, called: tuple[Instruction, ...]) -> Write:
     return write if _is_own(inside) else write._replace(frames=(*inside, *called) if called else ())
 
 
-def _called_at(call: Call) -> tuple[Instruction, ...]:
+def called_at(call: Call) -> tuple[Instruction, ...]:
     """The user's line that called a region, by the marks."""
     place = log.current().place_of(call.start)
     if isinstance(place, int):

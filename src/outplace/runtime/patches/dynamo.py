@@ -106,7 +106,7 @@ def region_patches() -> Iterator[Patch]:
         hooks: dict[str, Callable[..., Any]] = {_BEGAN: _compiling, _MADE: _compiled, _LEFT: _left}
         why = "The graph that a backend is given knows the user's lines inside a compiled region."
         yield rewritten(graphs.call_user_compiler, _add_hooks, hooks, why).clearing(
-            regions.calls, regions.compiling, _begun
+            regions.calls, regions.compiling, regions.with_functions, _begun
         )
     rules: Any = sys.modules.get(RULES)
     if hasattr(rules, "SKIP_DIRS") and hasattr(rules, "get_mod_inlinelist") and hasattr(rules, "_recompile_re"):
@@ -159,6 +159,7 @@ def _compiling(graph: Any, module: Any) -> None:
             region = regions.Region(module, graph.example_inputs())
     if region is not None:
         regions.compiling.append(region)
+        regions.with_functions += [region] if region.has_functions else []
     _begun.append((region, len(log.current().writes)))
 
 

@@ -45,6 +45,7 @@ class Region:
         self.inputs = [_described(value) for value in inputs]
         names = {node.target for node in self.graph.nodes if node.op == "get_attr"}
         self.attributes = {name: _attribute(module, name) for name in names}
+        self.has_functions = any(str(node.target) == "autograd_function_apply" for node in self.graph.nodes)
         self.autocast = _autocast({value.device.type for value in self.inputs if isinstance(value, Input)} | {"cpu"})
 
 
@@ -93,6 +94,9 @@ class Call(NamedTuple):
 
 calls: deque[Call] = deque(maxlen=CALLS_KEPT)
 """The latest calls, oldest first."""
+
+with_functions: list[Region] = []
+"""The regions with Functions of the user inside, as long as nobody has looked at what these save."""
 
 compiling: list[Region] = []
 """The regions that are being compiled now, innermost last."""

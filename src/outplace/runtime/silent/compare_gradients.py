@@ -104,6 +104,43 @@ def _run(node: Any, gradients: Any) -> list[torch.Tensor]:
     return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
+def needs_contents(node: Any, alias: torch.Tensor) -> bool:
+    """Does the backward of a Function in a replayed region need what this tensor contains, or its shape alone?
+
+    It is run twice, on random numbers.
+    """
+    cell = graph.cell_of_saved(node)
+    kept, gradients = cell.cell_contents, node._input_metadata
+    devices = {part.device for part in (alias, *gradients) if part.device.type == "cuda"}
+    results = []
+    with unobserved(), torch.random.fork_rng(devices):
+        arrived, contents = [_random(part) for part in gradients], [_random(part) for part in kept]
+        others = [_random(part) if part is alias else same for part, same in zip(kept, contents, strict=True)]
+        for values in (contents, others):
+            torch.manual_seed(0)
+            try:
+                cell.cell_contents = [_copied(value) for value in values]
+                result = node._forward_cls.backward(None, *map(_copied, arrived))
+            finally:
+                cell.cell_contents = kept
+            results.append([part for part in result if isinstance(part, torch.Tensor)])
+    return _difference(*results) != 0.0
+
+
+def _random(like: Any) -> Any:
+    """A tensor of random numbers like this one; other values stand for themselves."""
+    if not hasattr(like, "dtype"):
+        return like
+    size = [int(length) for length in like.shape]
+    if like.dtype.is_floating_point or like.dtype.is_complex:
+        return torch.rand(size, dtype=like.dtype, device=like.device)
+    return torch.zeros(size, dtype=like.dtype, device=like.device)
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
 class _Copy:
     """Stands for a compiled node. A compiled backward may overwrite what it is given, so it gets copies."""
 

@@ -27,7 +27,7 @@ from outplace.runtime.record.overlap import written_apart
 from outplace.runtime.record.snapshots import Contents, copyable, unobserved
 from outplace.runtime.record.storages import is_wrapped, storage_of, unwrapped
 from outplace.runtime.silent import detector, reporting, scan
-from outplace.runtime.silent.compare_gradients import Hit, how_far
+from outplace.runtime.silent.compare_gradients import Hit, how_far, needs_contents
 
 _LATEST = 8
 """Writes are compared with the memory that this many latest calls were given."""
@@ -56,8 +56,8 @@ class Detector(detector.Detector):
                 self._before.append((write, Contents.of(tensor)))
 
     def wants_to_look(self) -> bool:
-        """Was anything written since such memory was kept?"""
-        return _is_pulled_back() or self._written_since_call()
+        """Was anything written since such memory was kept, or has a new region Functions of the user?"""
+        return bool(regions.with_functions) or _is_pulled_back() or self._written_since_call()
 
     def _written_since_call(self) -> bool:
         """Was anything written since the latest call, or since the first call after the previous backward?"""
@@ -76,6 +76,8 @@ class Detector(detector.Detector):
         """Has something changed that a compiled node of this graph holds, and will PyTorch not see it?"""
         for node in nodes if self.wants_to_look() else ():  # another detector may have wanted to look
             number = graph.number_of(node)
+            if regions.with_functions:
+                _look_inside(number)
             held = () if number is None else tuple(_unchecked(node))
             seen = {slot.saved_as for slot in graph.stale_slots(node)} if held else ()
             for saved_as, alias in held:
@@ -118,6 +120,25 @@ def _unchecked(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield saved_as, unwrapped(tensor)
     for place, tensor in enumerate(getattr(node, "_tensors_no_vc_check", ())):
         yield f"unchecked[{place}]", tensor
+
+
+def _look_inside(number: int | None) -> None:
+    """Looks once at a region with Functions of the user: is what they save written further down in it?"""
+    call = None if number is None else regions.call_here(number)
+    if call is None or call.region not in regions.with_functions:
+        return
+    regions.with_functions.remove(call.region)
+    again = replays.replay(call.region)
+    for made, node in again.nodes.items():
+        for saved_as, alias in graph.held(node) if graph.is_inlined_function(node) else ():
+            after = [write for write in again.writes if write.moment > made and write.storage == storage_of(alias)]
+            written = [known for write in after if (known := replays.with_call(write, replays.called_at(call))).frames]
+            apart = written_apart([(0, alias)], [(1, write.region) for write in written])
+            if written and not apart and needs_contents(node, alias):
+                tensor = names.described(alias, scan.target_of(written[-1]))
+                facts: dict[str, Any] = {"saved_by": savers(node, saved_as, alias)[0]}
+                tell = partial(reporting.tell, COMPILED_INPUT_WRITTEN, tensor, scan.mutations_of(written), **facts)
+                scan.at_end_of_backward(tell)
 
 
 def _writes(number: int, alias: torch.Tensor) -> list[Write]:
