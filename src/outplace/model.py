@@ -168,6 +168,8 @@ class StepOrder(NamedTuple):
     """What the function did, loop iteration after loop iteration."""
     complete: bool = False
     """Are these surely all events, with all of their parameters?"""
+    adds_up: bool = False
+    """Does the backward add to earlier gradients of weights that wait for their step?"""
 
 
 @dataclass(frozen=True)

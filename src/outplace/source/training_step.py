@@ -79,6 +79,7 @@ class StepFacts:
     stale: tuple[str, ...]
     for_the_step: tuple[str, ...]
     optimizers: tuple[tuple[str, bool], ...]
+    adds_up: bool
     events: Events
 
     def order(self) -> StepOrder:
@@ -87,7 +88,7 @@ class StepFacts:
         events, complete = self.events.of(self.frame)
         return StepOrder(
             self.frame.module.path, self.step_line, self.backward_line, self.loss_is_older, self.held, self.stale,
-            self.for_the_step, self.optimizers, (frame.module.path, line), events, complete,
+            self.for_the_step, self.optimizers, (frame.module.path, line), events, complete, self.adds_up,
         )  # fmt: skip
 
 
@@ -116,8 +117,33 @@ def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
         tuple(name.path for name in held if name.is_older_than(step) and _is_stale(name.ends, weights)),
         tuple(name.path for name in held if _only_reaches(tape, name, weights)),
         _optimizers(frame, weights),
+        _adds_up(tape, roots, step, weights),
         tape.events,
     )
+
+
+def _adds_up(tape: Tape, roots: list[Node], step: Event, stepped: Collection[int]) -> bool:
+    """Does the backward add to earlier gradients of weights that wait for their step?
+
+    Only weights count that it also reaches beside the stepped ones, not only through what these compute.
+    """
+    waiting = set[int]()
+    for event in tape.events:
+        if event.kind == "backward" and event.time < step.time:
+            waiting.update(map(id, event.parameters))
+        elif event.kind in ("clear", "step"):
+            waiting.difference_update(map(id, event.parameters))
+    stack, seen = list(roots), set[int]()
+    while stack and waiting:
+        node = stack.pop()
+        own = {id(leaf) for leaf in node.leaves}
+        if id(node) in seen or own.intersection(stepped):
+            continue
+        if own & waiting:
+            return True
+        seen.add(id(node))
+        stack += node.inputs
+    return False
 
 
 class _Held(NamedTuple):

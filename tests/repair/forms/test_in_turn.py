@@ -431,11 +431,14 @@ def test_weights_that_are_swapped_for_a_look_wait_for_the_backward(clear):
     assert found["g"] == close(g)
 
 
-def test_weights_that_are_swapped_are_left_where_gradients_are_taken_in_between():
+def test_weights_that_are_swapped_stay_where_gradients_are_taken_in_between():
+    """The forward computes with copies of them then."""
     source = program(
         SWAPPED.format(clear="").replace("scores.append(G(x).item())", "scores.append(G.w.grad)"), NETS + SWAP
     )
-    assert repaired(source).text == source
+    text = repaired(source).text
+    copies = "torch.func.functional_call(G, {name: weight.clone() for name, weight in G.named_parameters()}, (x,))"
+    assert text == source.replace("(G(x) - z)", f"({copies} - z)")
 
 
 BINARY = """

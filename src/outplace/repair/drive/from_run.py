@@ -36,7 +36,9 @@ MOST_TRIES = 8
 _CHANGED_VALUES = {"silent-alias", "silent-other"}
 _OF_FREED = "you must choose where to detach: a detach changes what is trained, so no run can prove it"
 _OUT_OF_TIME = "no rewrite was proved within the time of --fix-timeout"
-_LEAST_FIRST: tuple[Keeps, ...] = ("beginning", "earlier", "values", "steps", "gradients", "all")
+_LEAST_FIRST: tuple[Keeps, ...] = ("beginning", "earlier", "failed", "values", "steps", "gradients", "all")
+_OTHER_TRAINING: tuple[Keeps, ...] = ("beginning", "earlier", "failed")
+"""From some backward on, the numbers change."""
 _SAVED = ("saved", "stepped", "silent-data", "detached")
 """Kinds that do not fail if everything saved is copied. Such a run has the right gradients."""
 
@@ -273,7 +275,7 @@ def _flaw(candidate: Candidate, before: Evidence, after: Evidence) -> _Flaw | No
     """What another candidate may do better; None if nothing."""
     if candidate.keeps == "earlier" and not drew_same_numbers(before, after):
         return "other draws"
-    if candidate.keeps in ("earlier", "beginning") and not after.good:
+    if candidate.keeps in _OTHER_TRAINING and not after.good:
         return "later error"
     return None
 
@@ -317,7 +319,7 @@ def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: E
         return None
     if candidate.keeps == "steps":
         return _as_meant(candidate, before, after, reference)
-    if candidate.keeps in ("earlier", "beginning"):
+    if candidate.keeps in _OTHER_TRAINING:
         as_meant = _as_meant(candidate, before, after, reference)
         return as_meant or _up_to_the_error(candidate, before, after, reference)
     if candidate.keeps == "values":
@@ -442,7 +444,8 @@ def _up_to_the_error(
 
     What was detached must not have been the only way to some weight.
     """
-    needed = len(before.roots) - 1 if candidate.keeps == "earlier" else min(2, len(before.roots))
+    reached = len(before.roots)
+    needed = {"failed": reached, "earlier": reached - 1}.get(candidate.keeps, min(2, reached))
     count = alike(before, after)
     if len(after.roots) < len(before.roots) or count < needed:
         return None

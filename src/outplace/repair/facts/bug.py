@@ -11,12 +11,13 @@ from outplace.knowledge.kind import SilentRule
 from outplace.model import Finding, Safety, Site, StepOrder, TrainingEvent
 from outplace.repair.syntax.edits import Edit
 
-Keeps = Literal["all", "gradients", "steps", "earlier", "beginning", "values"]
+Keeps = Literal["all", "gradients", "steps", "failed", "earlier", "beginning", "values"]
 """What a repair leaves unchanged.
 
 - `all`: losses, gradients and weights.
 - `gradients`: the same, without the weights during a backward.
 - `steps`: the losses, and the gradients that each step uses.
+- `failed`: the losses, with the one that failed.
 - `earlier`: the losses before the one that failed.
 - `beginning`: the losses of the first iterations.
 - `values`: what is computed up to the first backward, whose gradients were wrong.
@@ -46,6 +47,11 @@ class Moment:
     """Was the loss of the backward computed before the step?"""
     stepped_at: tuple[str, int] | None = None
     """The file and line of the step itself, which may be in a called function."""
+    adds_up: bool = False
+    """Does the backward add to earlier gradients of weights that wait for their step?
+
+    Only weights count that it also reaches beside the stepped ones, not only through what these compute.
+    """
     by_optimizer: bool = True
     """False for an update by hand: weights that are averaged, clipped, reset."""
     from_source: bool = False
@@ -134,6 +140,7 @@ def _moment_of(order: StepOrder) -> Moment:
         dict(order.optimizers),
         order.loss_is_older,
         order.stepped_at,
+        adds_up=order.adds_up,
         from_source=True,
         events=order.events,
         complete=order.complete,

@@ -166,10 +166,11 @@ class _Notes:
             self._write(step=number, taken=[[_digest(one), _digest(one.grad), place] for place, one in taken])
         self._stepped += 1
 
-    def _moment(self, frame: FrameType, roots: Any) -> dict[str, Any] | None:
+    def _moment(self, frame: FrameType, roots: Any, waiting: set[int]) -> dict[str, Any] | None:
         """The failed backward and the last step before it that changed its weights.
 
         Both are described in the innermost function that ran both: their lines, and what the function holds.
+        `waiting`: the weights that it reaches, and that had a gradient before it.
         """
         ends = _ends(roots)
         conflicting = [step for step in self._steps.values() if _is_stale(ends, [step])]
@@ -189,6 +190,7 @@ class _Notes:
             "optimizers": {path: bool(_weights(optimizer) & weights) for path, optimizer in _optimizers(function)},
             "stepped_at": [os.path.realpath(step_frame.f_code.co_filename), line_in_step_frame],
             "root_is_older": _are_all_older(roots, step),
+            "adds_up": bool(waiting & _reached_beside(roots, weights)),
         }
 
     def _watched(self, function: Any) -> Any:
@@ -203,10 +205,12 @@ class _Notes:
             if _is_compiler_at_work([roots] if isinstance(roots, torch.Tensor) else roots):
                 return function(*args, **kwargs)
             reached = leaves(roots) if number < _MOST_BACKWARDS else []
+            waiting = {id(leaf) for leaf in reached if leaf.grad is not None and bool(leaf.grad.any())}
             try:
                 result = function(*args, **kwargs)
             except RuntimeError:
-                self._write(moment=self._moment(sys._getframe(), [roots] if isinstance(roots, torch.Tensor) else roots))
+                roots = [roots] if isinstance(roots, torch.Tensor) else roots
+                self._write(moment=self._moment(sys._getframe(), roots, waiting))
                 raise
             if number < _MOST_BACKWARDS:
                 gradients = [
@@ -392,6 +396,27 @@ def _ends(roots: Any) -> list[tuple[int, Any]]:
             seen.add(node)
             waiting += [(node._sequence_nr(), following) for following, _ in node.next_functions]
     return found
+
+
+def _reached_beside(roots: Any, weights: set[int]) -> set[int]:
+    """The leaves that a backward reaches, but not through an operation on one of these weights."""
+    waiting, seen, found = [root.grad_fn for root in roots or ()], set[Any](), set[int]()
+    while waiting:
+        node = waiting.pop()
+        inputs = [(following, _leaf(following)) for following, _ in node.next_functions] if node is not None else []
+        if node in seen or any(leaf in weights for _, leaf in inputs):
+            continue
+        seen.add(node)
+        found.update(leaf for _, leaf in inputs if leaf is not None)
+        waiting += [following for following, leaf in inputs if leaf is None]
+    return found
+
+
+def _leaf(node: Any) -> int | None:
+    """The leaf that this operand is, or is a view of."""
+    while node is not None and not hasattr(node, "variable"):
+        node = node.next_functions[0][0] if len(node.next_functions) == 1 else None
+    return None if node is None else id(node.variable)
 
 
 def _are_all_older(roots: Any, step: _Step) -> bool:

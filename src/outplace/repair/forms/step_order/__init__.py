@@ -6,7 +6,8 @@
 - `compute_later`: computes what only the later backward needs after the step.
 - `update_first`: moves the later update before the step that affects it.
 - `steps_wait`: moves the steps after the last backward, which gets the parameters of its own optimizer as inputs; or
-  after the end of the loop. If optimizers share weights, it takes the later loss's gradients before the step.
+  after the end of the loop.
+- `weight_copies`: the modules behind the later loss compute with copies of their weights. This needs a run.
 
 If the program prints, logs or stores a loss before the step, or a caller hands it in, only the repairs that keep its
 value are offered (`reported`). If two optimizers train the same weights, and the earlier backward retains its graph,
@@ -19,11 +20,13 @@ events of the training step show that no step uses another gradient (`training`)
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from outplace.repair.facts.bug import Intent, Moment
-from outplace.repair.forms.backward_first import takes_gradients
+from outplace.repair.facts.bug import Bug, Intent, Moment
+from outplace.repair.forms import weight_copies
+from outplace.repair.forms.backward_first import needed, takes_gradients
 from outplace.repair.forms.step_order import compute_later, detach, run_again, steps_wait
 from outplace.repair.forms.step_order.before_forward import update_before_the_forward
 from outplace.repair.forms.step_order.moments import moments
@@ -37,8 +40,13 @@ from outplace.repair.syntax.files import Files
 __all__ = ["Reordering", "moments", "reorderings", "update_before_the_forward"]
 
 
-def reorderings(code: Code, moment: Moment, files: Files, intent: Intent | None = None) -> Iterator[Reordering]:
-    """The repairs that fit, the most likely intent first; only those for the intent if it is known."""
+def reorderings(
+    code: Code, moment: Moment, files: Files, intent: Intent | None = None, bug: Bug | None = None
+) -> Iterator[Reordering]:
+    """The repairs that fit, the most likely intent first; only those for the intent if it is known.
+
+    `bug`: what a run has seen, and so which modules can compute with copies of their weights.
+    """
     order = order_of(code, moment)
     if order is None:
         return
@@ -54,7 +62,7 @@ def reorderings(code: Code, moment: Moment, files: Files, intent: Intent | None 
     if loop is not None:
         yield from _between_rounds(order, loop, files)
     if order.in_one_round:
-        yield from _in_one_round(order, files, unused, intent)
+        yield from _in_one_round(order, files, unused, intent, bug)
     if loop is not None:
         yield from run_again.where_it_is_used(order, files)
         yield from run_again.in_each_round(order, loop)
@@ -72,9 +80,12 @@ def _between_rounds(order: Order, loop: Loop, files: Files) -> Iterator[Reorderi
     yield from detach.others(order, loop)
 
 
-def _in_one_round(order: Order, files: Files, unused: bool, intent: Intent | None) -> Iterator[Reordering]:
+def _in_one_round(
+    order: Order, files: Files, unused: bool, intent: Intent | None, bug: Bug | None
+) -> Iterator[Reordering]:
     """The step, and a backward of the same loop iteration."""
     older = order.moment.root_is_older
+    yield from steps_wait.of_one_loss(order)
     yield from update_first(order, files, shared=True)
     yield from detach.cut(order, files, unused)
     if older is False:  # the loss is newer than the step: only its older part is to be computed again
@@ -83,7 +94,7 @@ def _in_one_round(order: Order, files: Files, unused: bool, intent: Intent | Non
         return
     with_old = [
         replace(way, intent="old-weights")
-        for way in (*steps_wait.together(order), *steps_wait.gradients_first(order))
+        for way in (*steps_wait.together(order), *_with_copies(order, files, bug))
         if intent != "new-weights"
     ]
     if intent == "old-weights" or (intent is None and (is_reported(order, files) or is_handed_in(order))):
@@ -99,6 +110,20 @@ def _in_one_round(order: Order, files: Files, unused: bool, intent: Intent | Non
     yield from with_old
     if older is None:
         yield from run_again.before_the_return(order, files)
+
+
+def _with_copies(order: Order, files: Files, bug: Bug | None) -> Iterator[Reordering]:
+    """What computes the later loss uses copies of the weights, so its backward can come after the step."""
+    calls = weight_copies.module_calls(files, bug)[1] if bug is not None else []
+    block = order.code.block(order.outer_step)
+    later = needed(order.outer_backward, block[: block.index(order.outer_backward)])
+    behind = {node for item in later for node in ast.walk(item)}
+    calls = [item for item in calls if item[1] in behind] or calls
+    edits = weight_copies.with_copies(calls)
+    if len(edits) == 1:
+        ((path, changes),) = edits.items()
+        title = f"Let {weight_copies.named(calls)} compute with copies of the weights, which the step changes"
+        yield Reordering(title, "steps", list(changes), path)
 
 
 def _computed_later(order: Order, files: Files) -> Iterator[Reordering]:

@@ -10,7 +10,6 @@ from outplace.repair.forms.backward_first import backward_first, needed, takes_g
 from outplace.repair.forms.step_order.lines import (
     binds_within,
     end_of,
-    lines_before,
     moved_behind,
     names_bound,
     names_bound_within,
@@ -52,60 +51,22 @@ def together(order: Order) -> Iterator[Reordering]:
         yield Reordering(title, "steps", [*edits, *moved_behind(code, steps, backwards[-1])])
 
 
-def gradients_first(order: Order) -> Iterator[Reordering]:
-    """`gradients = torch.autograd.grad(g_loss, weights)` before the step, and later `weight.grad = gradient`.
-
-    This is for optimizers that share weights: one `.grad` cannot hold the gradients of both losses.
-    """
+def of_one_loss(order: Order) -> Iterator[Reordering]:
+    """Both backwards are parts of one loss: all steps come after the last one, and take the sum of its gradients."""
     code, block = order.code, order.code.block(order.outer_step)
-    rest = block[block.index(order.outer_step) :]
-    backwards = [item for item in rest if _is_fixed(_loss(item), rest)]
-    if order.moment.from_source or order.outer_backward not in backwards or not _knows_torch(code):
+    first, last = block.index(order.outer_step), block.index(order.outer_backward)
+    between = block[first:last]
+    steps = [item for item in between if only_steps(item)]
+    if order.outer_step not in steps or not order.shares_graph or not order.moment.adds_up:
         return
-    ahead: list[str] = []
-    edits: list[Edit] = []
-    one, other = _unused(code, "weight"), _unused(code, "gradient")
-    for backward in backwards:
-        loss, optimizer, call = _loss(backward), _stepped_next(rest[rest.index(backward) :]), only_call(backward)
-        if loss is None or optimizer is None or call is None or not whole_lines(code, backward):
-            return
-        if call.args or any(keyword.arg != "retain_graph" for keyword in call.keywords):
-            return
-        weights, gradients = (f"{loss.rpartition('.')[2]}_{what}" for what in ("weights", "gradients"))
-        if not weights.isidentifier() or {weights, gradients} & identifiers(code.tree):
-            return
-        zipped = f"zip({weights}, {gradients})"
-        options = "".join(f", retain_graph={code.segment(keyword.value)}" for keyword in call.keywords)
-        ahead.append(f"{weights} = {_weights(code, order.step, optimizer)}")
-        ahead.append(f"{gradients} = torch.autograd.grad({loss}, {weights}{options}, allow_unused=True)")
-        own = [optimizer, ast.unparse(ast.parse(_weights(code, order.step, optimizer)))]
-        adds = not any(_clears(item, own) for item in rest[: rest.index(backward)])
-        edits.append(Edit(*code.span(backward), f"\n{code.indent(backward)}".join(_given(one, other, zipped, adds))))
-    before = lines_before(code, order.outer_step, ahead)
-    if before is not None:
-        title = "Take the gradients of the later loss before the step, which changes the weights that they need"
-        yield Reordering(title, "steps", [before, *edits])
-
-
-def _given(weight: str, gradient: str, zipped: str, adds: bool) -> list[str]:
-    """Each weight gets its gradient, or adds it to what it has, as a backward does."""
-    head = f"for {weight}, {gradient} in {zipped}:"
-    if not adds:
-        return [head, f"    {weight}.grad = {gradient}"]
-    added = f"{weight}.grad = {gradient} if {weight}.grad is None else {weight}.grad + {gradient}"
-    return [head, f"    if {gradient} is not None:", f"        {added}"]
-
-
-def _unused(code: Code, name: str) -> str:
-    """The name, or one like it that the file does not use."""
-    used = {node.id for node in code.every(ast.Name)} | {node.arg for node in code.every(ast.arg)}
-    return _unused(code, f"{name}_") if name in used else name
-
-
-def _knows_torch(code: Code) -> bool:
-    """Does the file have `import torch` at its top level?"""
-    imports = [alias for item in code.tree.body if isinstance(item, ast.Import) for alias in item.names]
-    return any(alias.name.split(".")[0] == "torch" and alias.asname is None for alias in imports)
+    others = set().union(*(called_names(item) for item in between if item not in steps))
+    if others & {"zero_grad", "step"} or not all(whole_lines(code, item) for item in [*steps, order.outer_backward]):
+        return
+    training = Training(order)
+    stepped = training.parameters(order.outer_step, "step")
+    plain = order.moment.from_source and not any(training.parameters(item, "forward") & stepped for item in between)
+    edits = moved_behind(code, steps, order.outer_backward)
+    yield Reordering("Step after the last backward: both losses train what they share", "failed", edits, plain=plain)
 
 
 def _with_inputs(code: Code, backward: ast.stmt, weights: str) -> Edit:

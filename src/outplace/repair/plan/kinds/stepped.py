@@ -10,7 +10,7 @@ from outplace.knowledge.traits import draws, has, without_graph
 from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate, Moment
 from outplace.repair.facts.location import Place, place_at
-from outplace.repair.forms import step_order
+from outplace.repair.forms import step_order, weight_copies
 from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.syntax.files import Files
 
@@ -27,8 +27,9 @@ def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Can
         if any(_goes_before(other, moment) for other in all_of_them):
             continue  # weights that are swapped in and back: the first swap must wait
         code = files.code(moment.file)
-        ways = list(step_order.reorderings(code, moment, files, bug.intent)) if code is not None else []
         provable = bug.raised_at is not None
+        seen = bug if provable else None
+        ways = list(step_order.reorderings(code, moment, files, bug.intent, seen)) if code is not None else []
         for way in ways if provable else sorted(ways, key=lambda way: not way.plain):
             safety: Safety = "safe" if way.plain and not provable else "unsafe"
             yield Candidate(
@@ -56,14 +57,30 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
     if bug.moment is None and not bug.from_run and all(place is not None and place.target is None for place in places):
         yield from (candidate for place in places[:1] if place is not None for candidate in copies_for_backward(place))
         return  # `embedding(max_norm=...)` scales its rows in a forward: what was computed before keeps the old ones
-    if bug.raised_at is None or not places:
-        return
     known = [place for place in places if place is not None and place.target is not None]
     by_hand = [place for place in known if "gradient" not in place.facts.sources]
-    if len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
+    if not places or len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
         return
-    for candidate in copies_for_backward(by_hand[0]):
-        yield replace(candidate, safety="unsafe", provable=True)
+    yield from _of_modules(files, bug, by_hand)
+    if bug.raised_at is not None:
+        for candidate in copies_for_backward(by_hand[0]):
+            yield replace(candidate, safety="unsafe", provable=True)
+
+
+def _of_modules(files: Files, bug: Bug, writes: list[Place]) -> Iterator[Candidate]:
+    """The module whose weights are written computes with copies of them, or what it returns is detached.
+
+    Only the layer itself runs between its innermost call and what it saves. So the copies are what it would save.
+    """
+    inner, outer = weight_copies.module_calls(files, bug)
+    sure = bug.raised_at is None and bug.moment is None and all(place.facts.is_known for place in writes)
+    both = list(filter(None, [outer, inner] if outer != inner and not sure else [inner]))
+    for calls in both if not any(place.facts.trained for place in writes) else ():
+        title = f"Detach the result of {weight_copies.named(calls)}, whose weights no optimizer trains"
+        yield Candidate(title, "unsafe", weight_copies.detached(calls), bug.raised_at is not None, "steps")
+    for calls in both:
+        title = f"Let {weight_copies.named(calls)} compute with copies of its weights, which are written later"
+        yield Candidate(title, "safe" if sure else "unsafe", weight_copies.with_copies(calls), not sure)
 
 
 def _gives_away(place: Place) -> bool:
