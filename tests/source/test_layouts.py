@@ -130,3 +130,16 @@ def test_what_copies_nothing_of_what_lies_in_order(name):
     made = calls[name]() if name in calls else getattr(tensor, name)()
     assert made.data_ptr() == tensor.data_ptr()
     assert made.is_contiguous()
+
+
+@pytest.mark.parametrize("old", [(4, 6), (6, 4, 2), (1, 12), (8, 1, 3)])
+def test_what_only_splits_is_a_view_however_it_lies(old):
+    size = torch.Size(old).numel()
+    shapes = [(a, b, size // a // b) for a in range(1, size + 1) for b in range(1, size + 1) if size % (a * b) == 0]
+    apart = torch.zeros(*(2 * length + 1 for length in old))[tuple(slice(1, 2 * length, 2) for length in old)]
+    for shape in [*shapes, *((*shape, 1) for shape in shapes)]:
+        if layouts.only_splits(old, shape):
+            assert apart.reshape(shape).data_ptr() == apart.data_ptr()
+    assert layouts.only_splits(old, (*old[:-1], -1)) is False
+    assert any(layouts.only_splits(old, shape) for shape in shapes)
+    assert not all(layouts.only_splits(old, shape) for shape in shapes)

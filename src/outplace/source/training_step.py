@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from outplace.model import StepOrder, TrainingEvent
 from outplace.source.joins import options
-from outplace.source.values import Dictionary, Distribution, Instance, Items, Optimizer, Scope, Tensor, Value
+from outplace.source.values import Choice, Dictionary, Distribution, Instance, Items, Optimizer, Scope, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.frames import Frame
@@ -266,6 +266,9 @@ def _parts(value: Value) -> list[Value]:
 
 def _shape(value: Value) -> str:
     """`tensor`, `tuple`, `list` or `dict` of tensors; `list of tuple`; `distribution`; empty where that is not sure."""
+    if isinstance(value, Choice):
+        shapes = set(map(_shape, options(value)))
+        return shapes.pop() if len(shapes) == 1 else ""
     if isinstance(value, Tensor | Distribution):
         return "tensor" if isinstance(value, Tensor) else "distribution"
     if not isinstance(value, Items | Dictionary):

@@ -51,6 +51,13 @@ def _range(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST
     return Items(first, rest=PLAIN)
 
 
+def _slice(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+    """`slice(None, half)`, to be used as an index later."""
+    if 1 <= len(args) <= 3 and all(isinstance(arg, Const) for arg in args):
+        return Const(slice(*(arg.value for arg in args)))  # type: ignore[attr-defined]
+    return Bound("slice", PLAIN)
+
+
 def _zip(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
     columns = [iterate(interpreter, arg, node, most=8) for arg in args]
     exact = any(is_exact(arg) for arg in args)
@@ -240,7 +247,7 @@ CALLS: dict[str, Any] = {
     "sorted": _as_list, "dict": as_dict, "map": as_mapped, "sum": _sum, "isinstance": _isinstance, "getattr": _getattr,
     "hasattr": _hasattr, "setattr": _setattr, "super": _super, "next": _first, "iter": _same, "reversed": _reversed,
     "bool": _of_a_number(bool), "int": _of_a_number(int), "abs": _of_a_number(abs), "len": _length, "any": _any,
-    "all": _all, "max": _extreme, "min": _extreme,
+    "all": _all, "max": _extreme, "min": _extreme, "slice": _slice,
     "filter": lambda i, a, k, n: _as_list(i, a[1:], k, n),
 }  # fmt: skip
 

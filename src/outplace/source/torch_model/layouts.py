@@ -46,6 +46,22 @@ def copies_unless_packed(name: str) -> bool:
     return has(name, "copies")
 
 
+def only_splits(old: shapes.Shape | None, new: shapes.Shape | None) -> bool:
+    """Is each old dimension kept, or split into several? Then `reshape` gives a view, however the tensor lies."""
+    if old is None or new is None or None in (*old, *new) or 0 in old:
+        return False
+    rest = list(new)
+    for size in old:
+        while size > 1 and rest:  # type: ignore[operator]
+            part = rest.pop(0)
+            if size % part:  # type: ignore[operator]
+                return False
+            size //= part  # type: ignore[operator]
+        if size > 1:  # type: ignore[operator]
+            return False
+    return True
+
+
 def turns(name: str) -> bool:
     """Does it give a view of every element, in another order?"""
     return has(name, "whole_view") and not keeps_order(name) and not has(name, "expands")

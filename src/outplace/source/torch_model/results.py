@@ -109,8 +109,9 @@ def _shared_result(interpreter: Interpreter, call: OpCall, number: str) -> Tenso
         source = call.argument(key)
         if out not in (number, "*") or not isinstance(source, Tensor):
             continue
-        if source.packed and layouts.copies_unless_packed(op_name) and not interpreter.reordered:
-            sure = True
+        if layouts.copies_unless_packed(op_name) and not interpreter.reordered:
+            wanted = shapes.result_shape(op_name, call.args, call.keywords, call.layer)
+            sure = sure or bool(source.packed) or layouts.only_splits(source.shape, wanted)
         if how == "same" and sure:
             return source
         result = Tensor(source.storage, dtype=source.dtype, of=source if how not in ("detached", "untracked") else None)

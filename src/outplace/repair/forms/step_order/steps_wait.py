@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from outplace.repair.forms.backward_first import backward_first, needed, takes_gradients
@@ -14,6 +14,7 @@ from outplace.repair.forms.step_order.lines import (
     names_bound,
     names_bound_within,
     pasted,
+    text_of,
     whole_lines,
 )
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps, retains_graph
@@ -24,6 +25,8 @@ from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import binds, names_in, reads
 from outplace.source.heuristics import clips_gradients
 
+_REPEATABLE = {"zip", "enumerate", "range", "len", "list", "reversed", "sorted", "items", "values", "keys"}
+"""Calls that make the items of a loop and change nothing."""
 _REFUSE_INPUTS = {"requires_grad", "requires_grad_", "DistributedDataParallel", "DDP", "fully_shard", "GradScaler"}
 """What freezes weights or spreads them over devices. A backward may then refuse the argument `inputs`."""
 
@@ -243,6 +246,50 @@ def behind_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
         yield Reordering("Step once, after the loop", "beginning" if older else "earlier", edits, plain=plain)
 
 
+def in_a_second_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
+    """Each iteration steps its own optimizer: the steps go into a second loop over the same items.
+
+    `for name, loss in losses.items(): loss.backward(inputs=...); opts[name].step()`
+    """
+    code = order.code
+    step = next((statement for statement in loop.body if order.step in ast.walk(statement)), None)
+    leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in ast.walk(loop))
+    if not isinstance(loop, ast.For) or loop.orelse or leaves or step is None or not only_steps(step):
+        return
+    if order.outer_backward not in loop.body or not _is_named(loop.iter) or not whole_lines(code, loop):
+        return
+    moved = [*_clipped_before(loop.body, step), step]
+    again = _made_of_items(loop, moved)
+    stay = [item for item in loop.body if item not in moved]
+    bound = {name for item in stay for name in names_bound_within(item)} - {names_bound(item)[0] for item in again}
+    used = [*again, *moved]
+    if not any(reads(item, name) for item in used for name in names_bound(loop)):
+        return  # each iteration steps the same optimizer
+    if any(reads(item, name) for item in used for name in bound) or not all(whole_lines(code, item) for item in used):
+        return
+    plain = _can_be_iterated_again(loop.iter) and Training(order).keeps_steps_behind(loop)
+    if not order.moment.from_source or plain:
+        title = "Step in a second loop, after the last backward, each optimizer by its own gradients"
+        yield Reordering(title, "steps", _put_behind(code, loop, moved, again), plain=plain)
+
+
+def _is_named(items: ast.expr) -> bool:
+    """Is it made of names alone: `losses.items()`, `zip(nets, opts)`? A run shows whether it gives the same again."""
+    calls = [node for node in ast.walk(items) if isinstance(node, ast.Call)]
+    known = all(called_name(call) in _REPEATABLE for call in calls)
+    return known and not any(isinstance(node, ast.GeneratorExp | ast.ListComp) for node in ast.walk(items))
+
+
+def _made_of_items(loop: ast.For, moved: list[ast.stmt]) -> list[ast.stmt]:
+    """`opt = opts[name]`: assignments of an iteration that the moved statements read, and that run nothing."""
+    found: list[ast.stmt] = []
+    for item in reversed(loop.body):
+        single = isinstance(item, ast.Assign) and len(names_bound(item)) == 1
+        if single and not called_names(item) and any(reads(other, names_bound(item)[0]) for other in [*moved, *found]):
+            found.insert(0, item)
+    return found
+
+
 def _may_leave(code: Code, loop: Loop, moved: list[ast.stmt]) -> bool:
     """Can these statements move out of the loop: does something stay, and do they read no name of an iteration?"""
     stay = [statement for statement in loop.body if statement not in moved]
@@ -251,13 +298,18 @@ def _may_leave(code: Code, loop: Loop, moved: list[ast.stmt]) -> bool:
     return bool(stay) and alone and not any(reads(item, name) for item in moved for name in names)
 
 
-def _put_behind(code: Code, loop: Loop, moved: list[ast.stmt]) -> list[Edit]:
-    """Moves the lines of neighbouring statements of a loop after it."""
+def _put_behind(code: Code, loop: Loop, moved: list[ast.stmt], again: Sequence[ast.stmt] | None = None) -> list[Edit]:
+    """Moves the lines of neighbouring statements of a loop after it, or into a second loop, which repeats `again`."""
     first, last = moved[0].lineno, moved[-1].end_lineno or 0
     start = code.offset(first, 0)
-    deeper = len(code.indent(moved[-1])) - len(code.indent(loop))
+    deeper = 0 if again is not None else len(code.indent(moved[-1])) - len(code.indent(loop))
     lines = [line[deeper:] if line.strip() else line for line in code.lines[first - 1 : last]]
-    if loop.end_lineno == last:  # they are the last lines of the loop: only the indentation changes
+    if again is not None:
+        head = code.lines[loop.lineno - 1 : loop.body[0].lineno - 1]
+        while head[-1].strip().startswith("#") or not head[-1].strip():
+            head.pop()
+        lines = [*head, *text_of(code, again), *lines]
+    if loop.end_lineno == last:  # they are the last lines of the loop
         return [Edit(start, end_of(code, moved[-1]), "\n".join(lines))]
     return [Edit(start, code.offset(last + 1, 0), ""), pasted(code, loop, lines)]
 

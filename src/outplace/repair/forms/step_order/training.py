@@ -56,6 +56,17 @@ class Training:
         limited = [(number, _limited(event, limits.get(place))) for place, (number, event) in events]
         return _replayed(limited) == _replayed(self._events)
 
+    def keeps_steps_behind(self, loop: ast.stmt) -> bool:
+        """Does every step use the same gradients, if those of a loop come after all of its iterations?"""
+        lines, moved = _lines(loop), list[_Event]()
+        waiting: list[_Event] = []
+        for number, event in self._events:
+            if event.line not in lines:
+                moved, waiting = [*moved, *waiting], []
+            late = event.kind == "step" and event.line in lines
+            (waiting if late else moved).append((number, event))
+        return self._known and _replayed([*moved, *waiting]) == _replayed(self._events)
+
     def cut_keeps_steps(self) -> bool:
         """Does every step use the same gradients, if the backward after the step does not reach what was just stepped?
 
