@@ -210,7 +210,7 @@ def test_what_is_trained_is_not_made_again():
         assert ways(source.format(made=made), held={"scale": "tensor"}, root_is_older=False) == {}
 
 
-def test_rounds_with_optimizers_of_their_own_are_for_a_person():
+def test_rounds_with_optimizers_of_their_own_step_in_a_second_loop():
     source = """
     acts = actors(obs)
     for agent in agents:
@@ -218,7 +218,8 @@ def test_rounds_with_optimizers_of_their_own_are_for_a_person():
         loss.backward(retain_graph=True)  # backward
         agent.opt.step()  # step
     """
-    assert ways(source, held={"acts": "tensor"}, root_is_older=False) == {}
+    (text,) = ways(source, held={"acts": "tensor"}, root_is_older=False).values()
+    assert text.endswith("  # backward\nfor agent in agents:\n    agent.opt.step()  # step\n")
 
 
 USED_AGAIN = """

@@ -74,11 +74,11 @@ def reorderings(
 def _between_rounds(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
     """The step of one loop iteration, and a backward of a later one."""
     yield from steps_wait.backward_once(order, loop)
-    yield from steps_wait.in_a_second_loop(order, loop)
     if order.moment.root_is_older is not True:
         yield from detach.state_inside(order, loop, files)
         yield from detach.state(order, loop, files)
     yield from detach.others(order, loop)
+    yield from steps_wait.in_a_second_loop(order, loop)
 
 
 def _in_one_round(

@@ -251,26 +251,33 @@ def in_a_second_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
 
     `for name, loss in losses.items(): loss.backward(inputs=...); opts[name].step()`
     """
-    code = order.code
     step = next((statement for statement in loop.body if order.step in ast.walk(statement)), None)
-    leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in ast.walk(loop))
-    if not isinstance(loop, ast.For) or loop.orelse or leaves or step is None or not only_steps(step):
+    if not isinstance(loop, ast.For) or step is None or not only_steps(step) or not _is_named(loop.iter):
         return
-    if order.outer_backward not in loop.body or not _is_named(loop.iter) or not whole_lines(code, loop):
+    leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in ast.walk(loop))
+    if loop.orelse or leaves or order.outer_backward not in loop.body or not whole_lines(order.code, loop):
         return
     moved = [*_clipped_before(loop.body, step), step]
     again = _made_of_items(loop, moved)
-    stay = [item for item in loop.body if item not in moved]
-    bound = {name for item in stay for name in names_bound_within(item)} - {names_bound(item)[0] for item in again}
-    used = [*again, *moved]
-    if not any(reads(item, name) for item in used for name in names_bound(loop)):
-        return  # each iteration steps the same optimizer
-    if any(reads(item, name) for item in used for name in bound) or not all(whole_lines(code, item) for item in used):
+    if not _are_of_items(order.code, loop, moved, again):
         return
     plain = _can_be_iterated_again(loop.iter) and Training(order).keeps_steps_behind(loop)
     if not order.moment.from_source or plain:
         title = "Step in a second loop, after the last backward, each optimizer by its own gradients"
-        yield Reordering(title, "steps", _put_behind(code, loop, moved, again), plain=plain)
+        yield Reordering(title, "steps", _put_behind(order.code, loop, moved, again), plain=plain)
+
+
+def _are_of_items(code: Code, loop: ast.For, moved: list[ast.stmt], again: list[ast.stmt]) -> bool:
+    """Do the moved statements read the items of the loop, and nothing else of an iteration but what `again` makes?"""
+    used = [*again, *moved]
+    made = {names_bound(item)[0] for item in again}
+    bound = {name for item in loop.body if item not in moved for name in names_bound_within(item)} - made
+    of_items = any(reads(item, name) for item in used for name in names_bound(loop))
+    return (
+        of_items
+        and not any(reads(item, name) for item in used for name in bound)
+        and all(whole_lines(code, item) for item in used)
+    )
 
 
 def _is_named(items: ast.expr) -> bool:

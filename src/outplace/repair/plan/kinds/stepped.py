@@ -72,6 +72,8 @@ def _of_modules(files: Files, bug: Bug, writes: list[Place]) -> Iterator[Candida
 
     Only the layer itself runs between its innermost call and what it saves. So the copies are what it would save.
     """
+    if any("unknown" in place.facts.sources for place in writes):
+        return  # they may be moved along their gradients: then the next loss is meant for the new ones
     inner, outer = weight_copies.module_calls(files, bug)
     sure = bug.raised_at is None and bug.moment is None and all(place.facts.is_known for place in writes)
     both = list(filter(None, [outer, inner] if outer != inner and not sure else [inner]))
