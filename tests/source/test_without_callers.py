@@ -265,3 +265,49 @@ def test_relative_imports_in_a_folder_that_is_no_package(tmp_path: Path) -> None
         assert {found.site.line for found in check_file(str(net), net.read_text(), Project()).findings} == {18}
     net.write_text(text.format("from .parts import halves", "halves").replace("b += 1", "b = b + 1"))
     assert check_file(str(net), net.read_text(), Project()).findings == []
+
+
+PLAIN_CLASS = """\
+import torch
+
+class Field:
+    def warp(self, rotation{annotation}):
+        theta = torch.linalg.norm(rotation, dim=-1)
+        {write}
+        return rotation / theta.unsqueeze(-1)
+
+    def {name}(self, values):
+        y = torch.exp(values)
+        {other}
+        return y
+"""
+
+
+def test_methods_of_objects_that_are_no_modules() -> None:
+    wrong = PLAIN_CLASS.format(annotation="", write="theta += 1e-9", name="shift", other="y += 1")
+    names: dict[str, type] = {}
+    exec(wrong, names)
+    for method in ("warp", "shift"):
+        result = getattr(names["Field"](), method)(torch.rand(4, 3, requires_grad=True))
+        with pytest.raises(RuntimeError, match=r"in-?place"):
+            result.sum().backward()
+    found = check_file("a.py", wrong, Project()).findings
+    assert [(item.site.line, item.severity, item.hypothesis) for item in found] == [
+        (6, "warning", "rotation requires grad"), (11, "warning", "values requires grad"),
+    ]  # fmt: skip
+    annotated = wrong.replace("rotation):", "rotation: torch.Tensor):")
+    assert len(check_file("a.py", annotated, Project()).findings) == 2
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "other"),
+    [
+        ("theta = theta + 1e-9", "shift", "y = y + 1"),
+        ("theta = theta + 1e-9", "predict", "y += 1"),  # nobody trains through it, by its name
+        ("theta = theta + 1e-9", "shift_", "y += 1"),
+        ("theta = theta + 1e-9", "shift", "values += 1"),  # its caller may know that it writes
+    ],
+)
+def test_methods_of_objects_that_are_no_modules_and_right(write: str, name: str, other: str) -> None:
+    source = PLAIN_CLASS.format(annotation="", write=write, name=name, other=other)
+    assert not check_file("a.py", source, Project()).findings

@@ -174,7 +174,11 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
             if assumed_trained and not trained_here:
                 hits.extend(hypotheses.only_assumed(assumed.run(function, owner), hits))
         elif not assumed_trained:
-            hits.extend(sure.run(function, owner))
+            found = sure.run(function, owner)
+            hits.extend(found)
+            if candidates.reads_weights(*_lines(function.node)):
+                leaves = [hit for hit in assumed.run(function, owner) if hit.kind in hypotheses.OF_LEAVES]
+                hits.extend(hypotheses.only_assumed(leaves, found))
         elif guesses := assumed.run(function, owner):  # with no assumptions there is less to find
             found = sure.run(function, owner)
             hits.extend([*found, *hypotheses.only_assumed(guesses, found)])

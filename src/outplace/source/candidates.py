@@ -54,6 +54,9 @@ _TENSORS = re.compile(
 _COMPUTED_WEIGHTS = re.compile(r"weight_norm|spectral_norm|parametri[sz]")
 """Signs of weights that are computed at each read: a write to such a weight has no effect."""
 
+_WEIGHT = re.compile(r"\.(?:weight|bias)\b(?!\.data)")
+"""A parameter of a module that may have been handed in."""
+
 _NEWLINE = re.compile("\n")
 _CALL_BACKWARDS = re.compile(r"\(\w+")
 """A called function, in the reversed text. Searched forwards, `re` would look at each word."""
@@ -92,6 +95,10 @@ class Candidates:
         start, end = (bisect_left(self._writes, (self._offset(line),)) for line in (first, last + 1))
         assert self._lines is not None
         return [bisect_right(self._lines, place) - 1 for place, _ in self._writes[start:end]]
+
+    def reads_weights(self, first: int, last: int) -> bool:
+        """True if a weight or a bias is read between these lines, and not as `.data`."""
+        return _WEIGHT.search(self._source, self._offset(first), self._offset(last + 1)) is not None
 
     def builds_writers(self, first: int, last: int) -> bool:
         """True if modules that may be built to write are mentioned between these lines."""

@@ -230,6 +230,8 @@ def _forget(holder: Items) -> None:
 
 
 def _set_somewhere(holder: Items | Dictionary, key: Value, value: Value) -> None:
+    if isinstance(holder, Items):  # a place that waits to be filled may be the one: `found = [None] * count`
+        holder.items[:] = [join([item, value]) if isinstance(item, Const) else item for item in holder.items]
     holder.rest = value if holder.rest is None else join([holder.rest, value])
     holder.latest = (key, value) if key is not UNKNOWN and key is not PLAIN else None
 

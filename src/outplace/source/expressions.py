@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from outplace.source import holders, hypotheses, python_model, torch_model
+from outplace.source import holders, hypotheses, python_model, torch_model, unseen
 from outplace.source.attributes import _attribute as attribute_of
 from outplace.source.attributes import _name as name_of
 from outplace.source.calls import _call as run_call
@@ -25,6 +25,7 @@ from outplace.source.values import (
     Function,
     Instance,
     Items,
+    Layer,
     Scope,
     Tensor,
     Value,
@@ -57,10 +58,17 @@ def _item(interpreter: Interpreter, holder: Value, key: Value, node: ast.Subscri
             return interpreter.call_function(getter, [holder, key], {}, node)
         children = torch_model.children_of(holder)
         return join(list(children.values())) if children else UNKNOWN
+    if isinstance(holder, unseen.Unseen):
+        return holder.part("[]")
     found = python_model.item(holder, key)
     if isinstance(holder, (Items, Dictionary)) and holder.stale:
         holders.check_item(interpreter, holder, found)
-    return found
+    return unseen.inside(interpreter, holder) if found is UNKNOWN and _holds_modules(interpreter, holder) else found
+
+
+def _holds_modules(interpreter: Interpreter, holder: Value) -> bool:
+    """Is what it holds a module, although no more is known of it?"""
+    return interpreter.assumes and isinstance(holder, Layer)
 
 
 def _slice(interpreter: Interpreter, node: ast.Slice) -> Value:

@@ -45,6 +45,7 @@ from outplace.source.heuristics import (
 )
 from outplace.source.joins import options
 from outplace.source.level_lists import given_by_level
+from outplace.source.python_model import has_unknown_base
 from outplace.source.unseen import Unseen
 from outplace.source.values import (
     NONE,
@@ -73,6 +74,8 @@ _KEPT_BEFORE = "kept before"
 
 KINDS = {"saved", "stepped", "multi-view", "leaf", "leaf-view", "expanded", "nograd-view", "custom-view"}
 """The kinds of bugs that can depend on a hypothesis."""
+OF_LEAVES = {"leaf", "leaf-view"}
+"""Those that raise wherever grad mode is on, also where nothing is trained through."""
 
 
 # Arguments -----------------------------------------------------------------------------------------------------------
@@ -104,6 +107,8 @@ def _may_be_kept(function: Function) -> bool:
     node, owner = function.node, function.owner
     if isinstance(node, ast.Lambda):
         return True
+    if owner is not None and owner.torch_base() is None and not has_unknown_base(owner):
+        return False  # of an object that is no module it is seldom known what it is given
     if owner is not None:
         init = owner.find("__init__")
         is_first = node.name == "forward" and isinstance(init, Function) and takes_images(init.node)
@@ -117,7 +122,7 @@ def _argument(
     interpreter: Interpreter, argument: ast.arg, default: ast.expr | None, uses: _Uses, is_forward: bool
 ) -> Value:
     says, name = says_tensor(argument.annotation), argument.arg
-    if name in uses.networks:
+    if name in uses.networks or (argument.annotation is not None and _MODULE.fullmatch(text_of(argument.annotation))):
         return unseen.as_network(interpreter, Unseen())
     if name in uses.called:
         return Unseen()
@@ -158,6 +163,7 @@ def _not_a_tensor(interpreter: Interpreter, argument: ast.arg, annotation: str, 
     return Plain() if _NUMBERS.fullmatch(annotation) else Unseen()
 
 
+_MODULE = re.compile(r"(?:torch\.)?nn\.(?!Parameter|Module(?:List|Dict))\w+|(?:\w+\.)?Module")
 _MAPPING = re.compile("(?i)(?:optional.|ordered)?(?:dict|mapping)")
 _TENSOR_DICT = re.compile(r"(?i)(?:dict|mapping)\[str, (?:torch\.)?tensor\]")
 _NONE = re.compile(r"\b(?:Optional|None)\b")
@@ -385,7 +391,8 @@ def named_part(interpreter: Interpreter, whole: Tensor, name: str) -> Tensor:
     key = (id(whole), name)
     if key not in interpreter.parts:
         interpreter.parts[key] = whole, part_of(interpreter, whole)
-    return interpreter.parts[key][1]
+    part: Tensor = interpreter.parts[key][1]
+    return part
 
 
 # What is told --------------------------------------------------------------------------------------------------------
@@ -418,6 +425,8 @@ def _is_asked_for(hit: Hit) -> bool:
 
 def _hypothesis(hit: Hit) -> str:
     """The nearest hypothesis that the node depends on."""
+    if hit.kind in OF_LEAVES:
+        return "it is a parameter"
     if _is_of_caller(hit) and hit.node is not None:
         return f"what computed {hit.node.place.node.arg} keeps its result for backward, as ReLU does"  # type: ignore[attr-defined]
     if hit.kind == "stepped" and hit.node is not None and not hit.node.operation.endswith("Backward0"):

@@ -70,7 +70,7 @@ class Interpreter:
         self.assumes = assumes
         self.recorded: list[Node] = []
         """All nodes of a run with hypotheses. Everything that is computed is assumed to be trained through."""
-        self.parts: dict[tuple[int, str], tuple[Value, Tensor]] = {}
+        self.parts: dict[tuple[int, str], tuple[Value, Any]] = {}
         """The tensors found in unknown values, by the holder and the name or key."""
         self._most_steps = most_steps
         self.require_time = partial(require_time, project)

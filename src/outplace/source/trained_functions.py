@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cached_property
 
-from outplace.knowledge.syntax_trees import walk
+from outplace.knowledge.syntax_trees import text_of, walk
 from outplace.knowledge.traits import method_has
 from outplace.source.annotations import says_tensor
 from outplace.source.frameworks import framework_behind
@@ -117,7 +118,9 @@ class Trained:
         base = owner.torch_base()
         if base is not None:
             return base.startswith("torch.nn.")
-        return has_unknown_base(owner) and owner.find("forward") is not None
+        if has_unknown_base(owner):
+            return owner.find("forward") is not None
+        return _is_for_others(function)
 
 
 def _trains(body: str) -> bool:
@@ -153,10 +156,26 @@ def _is_for_others(function: Function) -> bool:
 
 
 def _is_given_tensors(function: ast.AST, given: list[ast.arg]) -> bool:
-    """Does it ask one of its arguments for what only tensors have?"""
-    names = {argument.arg for argument in given if argument.annotation is None}
-    asked = (part for part in walk(function) if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name))
-    return any(part.value.id in names and method_has(part.attr, "only_of_tensors") for part in asked)  # type: ignore[attr-defined]
+    """Does it ask one of its arguments for what only tensors have, or hand it to a function of torch?"""
+    names = {argument.arg for argument in given if argument.annotation is None and argument.arg != "self"}
+    return any(
+        isinstance(name, ast.Name) and name.id in names and method_has(asked, "only_of_tensors")
+        for name, asked in _asked_for(function)
+    )
+
+
+def _asked_for(function: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """What a function reads as `x.name`, and what it hands to torch as `torch.name(x)`."""
+    for part in walk(function):
+        if isinstance(part, ast.Attribute):
+            yield part.value, part.attr
+        elif isinstance(part, ast.Call) and part.args and text_of(part.func).startswith(_OF_TORCH):
+            first = part.args[0]
+            several = isinstance(first, ast.Subscript) and isinstance(first.slice, ast.Tuple)  # no list has two indices
+            yield first.value if several else first, text_of(part.func).rpartition(".")[2]  # type: ignore[attr-defined]
+
+
+_OF_TORCH = ("torch.", "F.")
 
 
 def _name(function: Function) -> str:

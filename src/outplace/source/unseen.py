@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
 from outplace.source import torch_model
 from outplace.source.graph import Node, Save
-from outplace.source.heuristics import makes_optimizer
+from outplace.source.heuristics import is_parameter_name, makes_optimizer
 from outplace.source.values import (
     UNKNOWN,
     Bound,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 _OF_NETWORKS = {"parameters", "named_parameters", "training", "train", "eval"}
+_ASKED_FOR_PARTS = {"parameters", "named_parameters", "modules", "named_modules"}
 """What only networks are asked for."""
 _WEIGHTS = "weights"
 """How a network saves its weights."""
@@ -42,7 +43,7 @@ _WEIGHTS = "weights"
 class Unseen(Unknown):
     """Such an object, and the attributes of it that were read."""
 
-    __slots__ = ("holder", "network", "optimizer", "parts")
+    __slots__ = ("holder", "network", "optimizer", "parameters", "parts")
 
     def __init__(self, holder: Unseen | None = None, activates: bool = False) -> None:
         super().__init__(activates=activates)
@@ -51,18 +52,24 @@ class Unseen(Unknown):
         """Its weights, if it is a network."""
         self.optimizer: Optimizer | None = None
         """What it steps, if it is an optimizer."""
+        self.parameters: dict[str, Tensor] = {}
+        """Its weight and its bias, if it is a network or a part of one, and they were read."""
         self.parts: dict[str, Unseen] = {}
 
     def part(self, name: str) -> Unseen:
         """Its attribute of this name, the same whenever it is read."""
         return self.parts.setdefault(name, Unseen(self))
 
-    def networks(self) -> Iterator[Layer]:
-        """What has weights: this object, the one that it is a part of, and its own parts."""
+    def around(self) -> Iterator[Layer]:
+        """The networks that it is, or is a part of."""
         holder: Unseen | None = self
         while holder is not None:
             yield from () if holder.network is None else (holder.network,)
             holder = holder.holder
+
+    def networks(self) -> Iterator[Layer]:
+        """What has weights: this object, the one that it is a part of, and its own parts."""
+        yield from self.around()
         waiting = list(self.parts.values())
         for part in waiting:
             yield from () if part.network is None else (part.network,)
@@ -81,11 +88,30 @@ _LOOKED_UP = {"torch.nn": _ActivationClass, "torch.nn.functional": lambda: Unsee
 
 def attribute(interpreter: Interpreter, holder: Unseen, name: str, node: ast.AST) -> Value:
     """`holder.name`. Who is asked for its parameters is a network."""
-    if name in ("parameters", "named_parameters"):
+    if name in _ASKED_FOR_PARTS:
         as_network(interpreter, holder)
     if holder.network is not None and name in (_OF_NETWORKS | {"zero_grad"}) - MODULE_RETURNS_ITSELF:
         return torch_model.attribute(interpreter, holder.network, name, node) or Bound(name, holder.network)
+    if is_parameter_name(name) and any(holder.around()):
+        return holder.parameters.setdefault(name, _parameter(interpreter, holder))
     return Bound(name, holder) if name in MODULE_RETURNS_ITSELF or name == "step" else holder.part(name)
+
+
+def _parameter(interpreter: Interpreter, holder: Unseen) -> Tensor:
+    """A weight of a part of a network. It is frozen if the network is."""
+    made = torch_model.parameter(interpreter)
+    made.requires_grad = all(weight.requires_grad for around in holder.around() for weight in around.state.values())
+    return made
+
+
+def inside(interpreter: Interpreter, container: Value) -> Unseen:
+    """A module that a container of modules holds, the same whenever it is asked for."""
+    key = (id(container), "[]")
+    if key not in interpreter.parts:
+        interpreter.parts[key] = container, as_network(interpreter, Unseen())
+    found = interpreter.parts[key][1]
+    assert isinstance(found, Unseen)
+    return found
 
 
 def as_network(interpreter: Interpreter, thing: Unseen) -> Unseen:
@@ -104,7 +130,7 @@ def _stands_for_all(weight: Tensor) -> bool:
 
 def is_asked_of_networks(name: str) -> bool:
     """Is it an attribute that only networks have?"""
-    return name in _OF_NETWORKS
+    return name in _OF_NETWORKS | _ASKED_FOR_PARTS
 
 
 def made_of(
@@ -116,7 +142,12 @@ def made_of(
     if isinstance(function, _ActivationClass) and not args:
         return Unseen(activates=True)
     if isinstance(function, Bound) and isinstance(thing := function.receiver, Unseen):
+        if function.function == "requires_grad_":
+            for network in thing.around():
+                torch_model.method(interpreter, network, "requires_grad_", args, keywords, node)
         return thing if function.function != "step" else _step(interpreter, thing, args, keywords, node)
+    if isinstance(function, Unseen) and not (args or keywords) and any(function.around()):
+        return function.part("()")  # `net.modules()`, `net.get_encoder()`
     if not isinstance(node, ast.Call) or not makes_optimizer(node):
         return None
     given = next((value for value in (*args, *keywords.values()) if _holds_weights(value)), None)

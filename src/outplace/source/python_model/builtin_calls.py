@@ -76,7 +76,7 @@ def _enumerate(interpreter: Interpreter, args: list[Value], _k: dict[str, Value]
     items = iterate(interpreter, args[0], node, most=8) if args else []
     rows: list[Value] = [Items([Const(place), item], "tuple") for place, item in enumerate(items)]
     exact = bool(args) and is_exact(args[0])
-    return Items(rows, rest=None if exact or not rows else Items([PLAIN, items[-1]], "tuple"))
+    return Items(rows, rest=None if exact or not rows else Items([PLAIN, _remaining(args[0], items)], "tuple"))
 
 
 def _as_list(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:

@@ -7,7 +7,7 @@ import copy
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.by_hand import ARRAY_WRITING_METHODS
-from outplace.source import holders, hypotheses, records, torch_model
+from outplace.source import holders, hypotheses, records, torch_model, unseen
 from outplace.source.contents import as_key, bounded, extend, hashable, is_exact, item_at, linked, of_key
 from outplace.source.joins import any_item, join, with_paths
 from outplace.source.values import (
@@ -73,8 +73,15 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         keys: list[Value] = [of_key(key) for key in list(value.items)[:most]]
         return keys or ([UNKNOWN] * least if value.rest is not None else [])
     if isinstance(value, Layer):
-        names = value.kind.endswith("Dict")
-        return [Const(name) if names else child for name, child in list(value.children.items())[:most]]
+        if value.kind.endswith("Dict"):
+            return [Const(name) for name in list(value.children)[:most]]
+        children = list(value.children.values())[:most]
+        return [
+            unseen.inside(interpreter, value) if interpreter.assumes and child is UNKNOWN else child
+            for child in children
+        ]
+    if isinstance(value, unseen.Unseen):
+        return [value.part("[]")] * least
     if isinstance(value, Tensor):
         return _iterate_tensor(interpreter, value, node, least)
     if isinstance(value, Instance):
