@@ -54,7 +54,7 @@ _TENSORS = re.compile(
 _COMPUTED_WEIGHTS = re.compile(r"weight_norm|spectral_norm|parametri[sz]")
 """Signs of weights that are computed at each read: a write to such a weight has no effect."""
 
-_WEIGHT = re.compile(r"\.(?:weight|bias)\b(?!\.data)")
+_WEIGHT = re.compile(r"\.(?:weight|bias)(?:\[|\.(?!data\b)|[ \t]*(?:[-+*/]=|$))", re.MULTILINE)
 """A parameter of a module that may have been handed in."""
 
 _NEWLINE = re.compile("\n")
@@ -97,7 +97,7 @@ class Candidates:
         return [bisect_right(self._lines, place) - 1 for place, _ in self._writes[start:end]]
 
     def reads_weights(self, first: int, last: int) -> bool:
-        """True if a weight or a bias is read between these lines, and not as `.data`."""
+        """True if a weight or a bias may be written between these lines, or gets another name there."""
         return _WEIGHT.search(self._source, self._offset(first), self._offset(last + 1)) is not None
 
     def builds_writers(self, first: int, last: int) -> bool:
