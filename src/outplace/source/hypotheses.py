@@ -107,9 +107,9 @@ def _may_be_kept(function: Function) -> bool:
     node, owner = function.node, function.owner
     if isinstance(node, ast.Lambda):
         return True
-    if owner is not None and owner.torch_base() is None and not has_unknown_base(owner):
-        return False  # of an object that is no module it is seldom known what it is given
     if owner is not None:
+        if owner.torch_base() is None and not has_unknown_base(owner):
+            return False  # of an object that is no module it is seldom known what it is given
         init = owner.find("__init__")
         is_first = node.name == "forward" and isinstance(init, Function) and takes_images(init.node)
         if is_first or gathers_for(owner, node.name):
@@ -122,7 +122,7 @@ def _argument(
     interpreter: Interpreter, argument: ast.arg, default: ast.expr | None, uses: _Uses, is_forward: bool
 ) -> Value:
     says, name = says_tensor(argument.annotation), argument.arg
-    if name in uses.networks or (argument.annotation is not None and _MODULE.fullmatch(text_of(argument.annotation))):
+    if uses.takes_network(argument):
         return unseen.as_network(interpreter, Unseen())
     if name in uses.called:
         return Unseen()
@@ -220,6 +220,11 @@ class _Uses:
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 self.called.add(node.func.id)
                 self.sequences.update(_gone_through(node) if node.func.id == "len" else ())
+
+    def takes_network(self, argument: ast.arg) -> bool:
+        """Is it asked for what only networks have, or annotated as a module: `nn.Module`, `nn.Conv2d`?"""
+        says = text_of(argument.annotation) if argument.annotation is not None else ""
+        return argument.arg in self.networks or _MODULE.fullmatch(says) is not None
 
 
 def _is_unpacking(node: ast.AST) -> bool:

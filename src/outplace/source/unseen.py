@@ -7,7 +7,7 @@ is a network: it has weights, its backward needs them, and the optimizer that is
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
 from outplace.source import torch_model
@@ -142,16 +142,24 @@ def made_of(
     if isinstance(function, _ActivationClass) and not args:
         return Unseen(activates=True)
     if isinstance(function, Bound) and isinstance(thing := function.receiver, Unseen):
-        if function.function == "requires_grad_":
-            for network in thing.around():
-                torch_model.method(interpreter, network, "requires_grad_", args, keywords, node)
-        return thing if function.function != "step" else _step(interpreter, thing, args, keywords, node)
+        if function.function == "step":
+            return _step(interpreter, thing, args, keywords, node)
+        return _itself(interpreter, function.function, thing, args, keywords, node)
     if isinstance(function, Unseen) and not (args or keywords) and any(function.around()):
         return function.part("()")  # `net.modules()`, `net.get_encoder()`
     if not isinstance(node, ast.Call) or not makes_optimizer(node):
         return None
     given = next((value for value in (*args, *keywords.values()) if _holds_weights(value)), None)
     return None if given is None else torch_model.make_optimizer("Optimizer", [given], {})
+
+
+def _itself(
+    interpreter: Interpreter, name: Any, thing: Unseen, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Unseen:
+    """What a method such as `eval` or `requires_grad_` returns."""
+    for network in thing.around() if name == "requires_grad_" else ():
+        torch_model.method(interpreter, network, name, args, keywords, node)
+    return thing
 
 
 def _step(

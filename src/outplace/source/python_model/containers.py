@@ -73,13 +73,7 @@ def iterate(interpreter: Interpreter, value: Value, node: ast.AST, most: int = 8
         keys: list[Value] = [of_key(key) for key in list(value.items)[:most]]
         return keys or ([UNKNOWN] * least if value.rest is not None else [])
     if isinstance(value, Layer):
-        if value.kind.endswith("Dict"):
-            return [Const(name) for name in list(value.children)[:most]]
-        children = list(value.children.values())[:most]
-        return [
-            unseen.inside(interpreter, value) if interpreter.assumes and child is UNKNOWN else child
-            for child in children
-        ]
+        return _iterate_layer(interpreter, value, most)
     if isinstance(value, unseen.Unseen):
         return [value.part("[]")] * least
     if isinstance(value, Tensor):
@@ -107,6 +101,15 @@ def _iterate_items(interpreter: Interpreter, value: Items, most: int, least: int
     if value.rest is not None and len(items) < least:
         items = [*items, *(another(value.rest) for _ in range(least - len(items)))]
     return items
+
+
+def _iterate_layer(interpreter: Interpreter, value: Layer, most: int) -> list[Value]:
+    if value.kind.endswith("Dict"):
+        return [Const(name) for name in list(value.children)[:most]]
+    children = list(value.children.values())[:most]
+    if not interpreter.assumes:
+        return children
+    return [unseen.inside(interpreter, value) if child is UNKNOWN else child for child in children]
 
 
 def _iterate_tensor(interpreter: Interpreter, value: Tensor, node: ast.AST, least: int) -> list[Value]:
