@@ -1,7 +1,8 @@
 """A program of the cases and the truth it carries, as marks in its own source.
 
 The first line says the kind (`# kind: saved`, `# kind: legal`), the tensor's name where it is known for sure
-(`# kind: saved, tensor: h`), and the oldest torch that it can be told in, if not all (`, since torch 2.10`).
+(`# kind: saved, tensor: h`), and the oldest or the newest torch in which it is so, if not all (`, since torch 2.10`,
+`, until torch 2.13`).
 `# overwrites` stands on each line whose in-place operation does the harm, `# saves` on each line whose backward needs
 the overwritten value. A program of several files is a folder that is run by its `main.py`, or by `-m` where it has a
 `__main__.py`.
@@ -30,6 +31,8 @@ class Program:
     tensor: str | None
     since: tuple[int, int]
     """The oldest torch that it can be told in."""
+    until: tuple[int, int]
+    """The newest torch in which it fails."""
     overwrites: frozenset[Line]
     saves: frozenset[Line]
 
@@ -56,7 +59,9 @@ def _read(path: Path) -> Program:
     else:
         folder, main, command = path.parent, path / "__main__.py", ("-m", path.name)
     first = main.read_text().splitlines()[0]
-    head = re.fullmatch(r"# kind: ([\w-]+)(?:, tensor: (.+?))?(?:, since torch (\d+)\.(\d+))?", first)
+    head = re.fullmatch(
+        r"# kind: ([\w-]+)(?:, tensor: (.+?))?(?:, since torch (\d+)\.(\d+))?(?:, until torch (\d+)\.(\d+))?", first
+    )
     assert head is not None, f"{main} does not begin with its kind"
     files = [path] if path.is_file() else sorted(path.rglob("*.py"))
     return Program(
@@ -66,6 +71,7 @@ def _read(path: Path) -> Program:
         kind=head[1],
         tensor=head[2],
         since=(int(head[3] or 0), int(head[4] or 0)),
+        until=(int(head[5] or 99), int(head[6] or 0)),
         overwrites=_marked(files, folder, "overwrites"),
         saves=_marked(files, folder, "saves"),
     )

@@ -1,4 +1,4 @@
-# kind: expanded, tensor: state
+# kind: expanded, tensor: state, until torch 2.13
 import torch
 from torch import nn
 

@@ -332,7 +332,8 @@ SNIPPETS = {
         class A:
             p: int
             q: 'str' = 'a'
-        print(__annotations__, f.__annotations__, A.__annotations__, f(1))
+        own = globals().get('__annotations__') or __annotate__(1)  # since Python 3.14 a function
+        print(own, f.__annotations__, A.__annotations__, f(1))
         """,
     "future annotations": """
         '''Module docstring.'''

@@ -82,7 +82,8 @@ def library_files():
         import torch.nn
 
         folders.append(Path(torch.nn.__file__).parent)
-    files = [path for folder in folders for path in folder.rglob("*.py") if "site-packages" not in path.parts[-4:-1]]
+    files = [path for folder in folders for path in folder.rglob("*.py") if path.is_file()]
+    files = [path for path in files if "site-packages" not in path.parts[-4:-1]]
     random.Random(0).shuffle(files)
     return files
 

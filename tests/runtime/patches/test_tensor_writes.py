@@ -15,7 +15,7 @@ from outplace.runtime.record.storages import storage_of
 def test_buffers_that_inductor_fills_are_no_writes_of_the_program():
     """A detector must not copy the static inputs of a CUDA graph: the copy would lie in the graph's memory pool."""
     graphs = pytest.importorskip("torch._inductor.cudagraph_trees")
-    node = SimpleNamespace(non_static_input_idx=[0], expanded_dims=[[]])
+    node = SimpleNamespace(non_static_input_idx=[0], input_copy_idxs=[0], expanded_dims=[[]])
     own, buffer, given = torch.zeros(3), torch.zeros(3), torch.ones(3)
     with outplace.watch():
         earlier = list(log.current().writes)

@@ -78,6 +78,8 @@ MODULES = [
 CONTAINERS = (dict, list, set, tuple)
 OURS = ("sys.modules contents", "sys.path_importer_cache contents")
 """Modules of outplace are imported when it attaches, and stay."""
+DYNAMOS = ("torch._dynamo.eval_frame.cached_backends contents",)
+"""Dynamo adds to it with each compilation, and drops what belongs to a function that is gone."""
 
 exits = []
 """What is registered to be called at the end: Python does not tell."""
@@ -136,7 +138,7 @@ def picture():
     found["anomaly"] = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     found["filters"] = [*map(id, warnings.filters)]
     found["exits"] = [*map(id, exits)]
-    for name in OURS:
+    for name in (*OURS, *DYNAMOS):
         found.pop(name, None)
     found["modes"] = torch._C._len_torch_function_stack(), len(_get_current_dispatch_mode_stack())
     found["hooks"] = torch._C._autograd._saved_tensors_hooks_is_enabled()

@@ -21,7 +21,7 @@ def catches(frame: FrameType, ends_at: int | None = None) -> bool:
     code = frame.f_code
     target = handler(code, frame.f_lasti)
     while target is not None and target != ends_at:
-        if _catches(code, target) or (_is_block(code, target) and _may_suppress(frame, target)):
+        if _may_suppress(frame, target) if _is_block(code, target) else _catches(code, target):
             return True
         cleanup = handler(code, target)
         target = None if cleanup is None else handler(code, cleanup)
@@ -65,6 +65,8 @@ def _names(code: CodeType, start: int, end: int) -> list[str]:
 @functools.lru_cache(maxsize=1000)
 def _catches(code: CodeType, target: int) -> bool:
     """Does this handler end an exception? It leaves it before it comes to the part that raises again."""
+    if _names(code, target, target + 2) == ["CALL_INTRINSIC_1"]:  # of a generator: StopIteration becomes another error
+        return False
     cleanup = handler(code, target)
     names = _names(code, target, target if cleanup is None else cleanup)
     return names[:1] != ["PUSH_EXC_INFO"] or "POP_EXCEPT" in names
