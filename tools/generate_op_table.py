@@ -1,6 +1,11 @@
-"""Generate `src/outplace/knowledge/op_table.json` from the installed torch: what each operation keeps for its backward.
+"""Generate the op table from the installed torch: what each operation keeps for its backward.
 
-    python tools/generate_op_table.py [--check]
+    python tools/generate_op_table.py            write what this torch gives
+    python tools/generate_op_table.py --check    compare it with what is there
+    python tools/generate_op_table.py --whole    make this torch the one whose table is whole
+
+`src/outplace/knowledge/op_table.json` is the table of one version. `op_table_differences.json` beside it has a row for
+each other version: the entries that differ, and null for those that are not there.
 
 Operations come from torch's op database, a list of what it lacks, and the modules of `torch.nn`; every call is measured
 (`op_table_measure.py`), and the observations of one operation are put into the simplest condition that explains them:
@@ -38,8 +43,10 @@ from op_table_samples import (
     write_samples,
 )
 
-TARGET = Path(__file__).parent.parent / "src" / "outplace" / "knowledge" / "op_table.json"
-SCHEMA = 1
+from outplace.knowledge import _table, versions
+
+FOLDER = Path(__file__).parents[1] / "src" / "outplace" / "knowledge"
+WHOLE, DIFFERENCES = FOLDER / "op_table.json", FOLDER / "op_table_differences.json"
 RARE = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AttributeError)
 
 
@@ -327,7 +334,7 @@ def generate() -> dict[str, Any]:
     written = writes()
     add_examples(ops, written)
     data = {
-        "schema": SCHEMA,
+        "schema": _table.SCHEMA,
         "torch": torch.__version__.partition("+")[0],
         "ops": ops,
         "writes": written,
@@ -364,14 +371,43 @@ def text_of(data: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
+def difference(whole: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """What `_table.changed` needs to make the one of the other."""
+    change: dict[str, Any] = {}
+    for part, there in other.items():
+        here = whole[part]
+        if there != here and isinstance(there, dict):
+            change[part] = {name: None for name in here if name not in there}
+            change[part] |= {name: entry for name, entry in there.items() if here.get(name) != entry}
+        elif there != here:
+            change[part] = there
+    return change
+
+
+def files(data: dict[str, Any], whole: bool) -> dict[Path, str]:
+    """The text of both files with this table in its place."""
+    base, changes = json.loads(WHOLE.read_text("utf-8")), json.loads(DIFFERENCES.read_text("utf-8"))
+    tables = [base, *(_table.changed(base, change) for change in changes)]
+    version = versions.numbers(data["torch"])
+    tables = [data if versions.numbers(table["torch"]) == version else table for table in tables]
+    tables += [data] if data not in tables else []
+    base = data if whole else tables[0]
+    others = sorted(
+        (table for table in tables if table is not base), key=lambda table: versions.numbers(table["torch"])
+    )
+    rows = [text_of(difference(base, table)).strip() for table in others]
+    return {WHOLE: text_of(base), DIFFERENCES: "[\n" + ",\n".join(rows) + "\n]\n"}
+
+
 def main() -> int:
-    text = text_of(generate())
+    made = files(generate(), "--whole" in sys.argv)
+    different = [path for path, text in made.items() if path.read_text("utf-8") != text]
     if "--check" in sys.argv:
-        same = TARGET.read_text("utf-8") == text
-        print("up to date" if same else f"{TARGET.name} differs from what this torch gives")
-        return 0 if same else 1
-    TARGET.write_text(text, "utf-8")
-    print(f"{TARGET} ({len(text) / 1000:.0f} kB)")
+        print("\n".join(f"{path.name} differs from what this torch gives" for path in different) or "up to date")
+        return 1 if different else 0
+    for path in different:
+        path.write_text(made[path], "utf-8")
+        print(f"{path} ({len(made[path]) / 1000:.0f} kB)")
     return 0
 
 

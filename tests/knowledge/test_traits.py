@@ -92,7 +92,7 @@ def test_kinds(name, kind):
             if name == "cumsum"
             else function(x)
         )
-    except RuntimeError:
+    except (RuntimeError, TypeError):  # this torch refuses it
         assert result_kind(name, kind) is None
         return
     letter = "complex" if made.is_complex() else "bool" if made.dtype == torch.bool else "float"

@@ -13,6 +13,7 @@ from typing import Any
 
 from outplace.checking.outcome import Failure, Note, Outcome
 from outplace.files.writing import replace_text
+from outplace.knowledge import versions
 from outplace.model import Finding, Fix, Site
 from outplace.version import __version__
 
@@ -105,8 +106,9 @@ class Cache:
 
 
 def _era(roots: Sequence[str]) -> str:
-    """A hash of everything else that a result depends on: outplace itself, Python's version, the settings."""
-    parts = [__version__, ".".join(map(str, sys.version_info[:2])), *roots]
+    """A hash of everything else that a result depends on: outplace, the versions of Python and torch, the settings."""
+    torch = str(versions.numbers(versions.installed() or ""))
+    parts = [__version__, ".".join(map(str, sys.version_info[:2])), torch, *roots]
     # By content: the dates change with every installation, and CI installs in every run.
     parts += [digest(Path(path).read_bytes()) for path in own_files()]
     return digest("\0".join(parts).encode("utf-8", "surrogateescape"))

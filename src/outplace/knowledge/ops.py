@@ -1,7 +1,7 @@
 """What each PyTorch operation keeps for its backward, what it writes and what its output shares. No torch needed.
 
-The table (`op_table.json`) was measured on one torch version by `tools/generate_op_table.py`; it is read when the first
-question is asked.
+The table was measured by `tools/generate_op_table.py`: whole on one version of torch, and what differs on others. It is
+read when the first question is asked.
 
     >>> op = lookup("F.relu")
     >>> op.results["0"].always
