@@ -155,9 +155,13 @@ class Fixing:
         self.fixed += len(result.done)
         self.left |= {(finding.site.file, finding.site.line, finding.code) for finding in result.left}
         if not self.options.quiet and not self.options.diff:
+            from outplace.repair.facts.bug import two_orders
+
             for finding, candidate in result.done:
                 place = _place(finding.site.file, finding.site.line)
                 click.echo(f"{place}: {finding.code} {finding.kind}: {candidate.title}", err=self._aside)
+                if candidate.intent is not None:
+                    click.echo(two_orders(candidate.intent, "outplace run --fix "), err=self._aside)
             for (file, line), titles in result.meanings.items():
                 rules = [item for item in result.left if (item.site.file, item.site.line) == (file, line)]
                 rule = f"{rules[0].code} {rules[0].kind}"

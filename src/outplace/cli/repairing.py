@@ -16,7 +16,7 @@ from outplace.files.writing import replace_text
 from outplace.repair.drive import from_run
 from outplace.repair.drive.processes import Stopped, until_signal
 from outplace.repair.drive.runs import Runs
-from outplace.repair.facts.bug import INTENTS, Intent
+from outplace.repair.facts.bug import Intent, two_orders
 from outplace.repair.facts.location import Style
 from outplace.repair.syntax import files
 from outplace.repair.syntax.edits import unified_diff
@@ -108,12 +108,7 @@ class Repairing:
         _say(console, f"{summary}: no in-place error is left, and {ran}.", "green")
         for proof in outcome.proofs:
             if proof.intent is not None:
-                other = next(intent for intent in INTENTS if intent != proof.intent)
-                _say(
-                    console,
-                    f"The source does not show which order was meant. For the other: --intent {other}.",
-                    "yellow",
-                )
+                _say(console, two_orders(proof.intent), "yellow")
         if outcome.left:
             _say(console, f"Not repaired: {outcome.left}.", "yellow")
 

@@ -14,8 +14,9 @@ Answer = Literal["yes", "no", "unknown"]
 Where = Literal["here", "caller", "elsewhere"]
 
 
-Source = Literal["gradient", "network", "trained", "leaf", "unknown"]
-"""What a value is made of: a gradient, a network's result, a trained parameter, another leaf, something not known."""
+Source = Literal["gradient", "gradient with graph", "network", "trained", "leaf", "unknown"]
+"""What a value is made of: a gradient (`with graph`: of `create_graph=True`), a network's result, a trained parameter,
+another leaf, something not known."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ class Sources:
         self._gradients: set[Storage] = set()
         self._somewhere = Storage()
         """Stands for the gradients of what is not known."""
+        self._with_graph: set[Storage] = set()
+        """The memory of gradients that are part of a graph themselves, and of what was computed with them."""
         self._results: set[Storage] = set()
         """The memory of what networks have computed, and of what was computed with it."""
         self.found: set[Source] = set()
@@ -36,10 +38,13 @@ class Sources:
         if not self._results.isdisjoint(operands):
             self._results.update(storages_in(value))
         given = _gives_gradient(node) and not _is_callable(value)
+        if not self._with_graph.isdisjoint(operands):
+            self._with_graph.update(storages_in(value))
         if not given and self._gradients.isdisjoint(operands):
             return value
         if any(requires_grad(tensor) is not False for tensor in torch_model.tensors_in(value)):
-            return value  # `create_graph=True`: it is part of a graph itself
+            self._with_graph.update(storages_in(value) if given else ())  # `create_graph=True`
+            return value
         if isinstance(value, Unknown) and given:
             value = Unknown(value.of | {self._somewhere})
         self._gradients.update(storages_in(value))
@@ -57,6 +62,8 @@ class Sources:
                     self.found.add("gradient")
                 elif isinstance(option, Unknown):
                     self.found.add("unknown")
+                if not self._with_graph.isdisjoint(storages_in(option)):
+                    self.found.add("gradient with graph")
                 if not self._results.isdisjoint(storages_in(option)):
                     self.found.add("network")
             for tensor in torch_model.tensors_in(value):

@@ -247,3 +247,38 @@ print(*(round(w.detach().sum().item(), 5) for net in (body, actor, critic) for w
 """
     (tmp_path / "by_hand.py").write_text(head + ahead + update + end)
     assert done.stdout.splitlines()[-4:] == forks.python(tmp_path, "by_hand.py").stdout.splitlines()
+
+
+FAST = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+start = [p.detach().clone() for p in net.parameters()]
+total = 0.0
+for _ in range(2):
+    inner = net(torch.randn(5, 2)).square().mean()
+    slopes = torch.autograd.grad(inner, list(net.parameters()), create_graph=True)
+    with torch.no_grad():
+        for p, slope in zip(net.parameters(), slopes):
+            p -= 0.1 * slope
+    total = total + net(torch.randn(5, 2)).square().mean()
+    with torch.no_grad():
+        for p, first in zip(net.parameters(), start):
+            p.copy_(first)
+opt.zero_grad()
+total.backward()
+opt.step()
+"""
+
+
+@pytest.mark.parametrize("command", [("fix",), ("run", "--fix")])
+@pytest.mark.parametrize("graph", [", create_graph=True", ""])
+def test_weights_that_follow_a_gradient_and_go_back_are_for_a_person(command, graph, tmp_path):
+    """The gradient may be meant to go through the inner update: copies would give another one."""
+    source = FAST.replace(", create_graph=True", graph)
+    (tmp_path / "train.py").write_text(source)
+    forks.python(tmp_path, "-m", "outplace", *command, "train.py")
+    assert (tmp_path / "train.py").read_text() == source

@@ -28,6 +28,12 @@ Intent = Literal["old-weights", "new-weights"]
 INTENTS: tuple[Intent, ...] = get_args(Intent)
 
 
+def two_orders(intent: Intent, command: str = "") -> str:
+    """What to tell the user of a repair that fits one of two intents."""
+    (other,) = (item for item in INTENTS if item != intent)
+    return f"The source does not show which order was meant. For the other: {command}--intent {other}."
+
+
 @dataclass(frozen=True)
 class Moment:
     """A backward after an optimizer step: both lines, in the innermost function that runs both."""

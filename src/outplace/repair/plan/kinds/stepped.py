@@ -9,10 +9,14 @@ from dataclasses import replace
 from outplace.knowledge.traits import draws, has, without_graph
 from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate, Moment
-from outplace.repair.facts.location import Place, place_at
+from outplace.repair.facts.location import Place, place_at, target_of
 from outplace.repair.forms import step_order, weight_copies
 from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.syntax.files import Files
+from outplace.source.facts import Source
+
+_FOLLOWED: frozenset[Source] = frozenset({"gradient", "gradient with graph", "network", "unknown"})
+"""What weights are made of that may be moved along their gradients, or computed by a network."""
 
 
 def stepped(files: Files, bug: Bug, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
@@ -72,8 +76,8 @@ def _of_modules(files: Files, bug: Bug, writes: list[Place]) -> Iterator[Candida
 
     Only the layer itself runs between its innermost call and what it saves. So the copies are what it would save.
     """
-    if any("unknown" in place.facts.sources for place in writes):
-        return  # they may be moved along their gradients: then the next loss is meant for the new ones
+    if any(place.facts.sources & _FOLLOWED or _follows_gradients(place) for place in writes):
+        return  # the next loss is meant for the new ones, or its gradient is to go through the update
     inner, outer = weight_copies.module_calls(files, bug)
     sure = bug.raised_at is None and bug.moment is None and all(place.facts.is_known for place in writes)
     both = list(filter(None, [outer, inner] if outer != inner and not sure else [inner]))
@@ -83,6 +87,20 @@ def _of_modules(files: Files, bug: Bug, writes: list[Place]) -> Iterator[Candida
     for calls in both:
         title = f"Let {weight_copies.named(calls)} compute with copies of its weights, which are written later"
         yield Candidate(title, "safe" if sure else "unsafe", weight_copies.with_copies(calls), not sure)
+
+
+def _follows_gradients(place: Place) -> bool:
+    """Has another statement moved the same weights along gradients before?"""
+    codes = {code.path: code for code in map(place.files.code, place.files.paths) if code is not None}
+    found = ((codes[span.file], codes[span.file].expression(*span[1:])) for span in place.trail if span.file in codes)
+    for code, node in found:
+        statement = code.statement(node) if node is not None else None
+        written = target_of(statement) if isinstance(statement, ast.AugAssign | ast.Expr) else None
+        if statement is None or written is None or node is None or node not in ast.walk(written):
+            continue
+        if Place(place.files, code, place.bug, statement, statement).facts.sources & _FOLLOWED:
+            return True
+    return False
 
 
 def _gives_away(place: Place) -> bool:
