@@ -30,6 +30,17 @@ WRONG = {
         "        self.parts = nn.Sequential(*model.children())\n\n    def init_weights(self):\n"
         "        self.parts[1].bias.zero_()  # here\n\ndef run(model):\n    Net(model).init_weights()\n"
     ),
+    "one of a list of which not all is known": (
+        "class Net(nn.Module):\n    def __init__(self, kinds, place):\n        super().__init__()\n        parts = []\n"
+        "        for kind, sizes in kinds:\n            made = kind(*sizes)\n            parts.append(made)\n"
+        "        self.parts, self.place = nn.Sequential(*parts), place\n\n    def init_weights(self):\n"
+        "        b = self.parts[self.place].bias.view(2, -1)\n        b[:, 0] += 3  # here\n\n"
+        "def run(model):\n    Net([(nn.Linear, (4, 4)), (nn.Linear, (4, 2))], 1).init_weights()\n"
+    ),
+    "reached by the program": (
+        "def reset(model):\n    model.eval()\n    model.head.weight[0] = 0  # here\n\n"
+        "def run(model):\n    reset(model)\n\nif __name__ == '__main__':\n    run(torch.load('model.pt'))\n"
+    ),
     "in a container, all": (
         "class Net(nn.Module):\n    def __init__(self, model):\n        super().__init__()\n"
         "        self.parts = nn.ModuleList(list(model.blocks))\n\n    def init_weights(self):\n"
@@ -41,6 +52,14 @@ RIGHT = {
     "no_grad": "@torch.no_grad()\ndef reset(model):\n    model.eval()\n    model.head.weight[0] = 0\n",
     "a block under no_grad": (
         "def reset(model):\n    model.eval()\n    with torch.no_grad():\n        model.head.weight[0] = 0\n"
+    ),
+    "called under no_grad": (
+        "def reset(model):\n    model.eval()\n    model.head.weight[0] = 0\n\n"
+        "def run(model):\n    with torch.no_grad():\n        reset(model)\n"
+    ),
+    "applied under no_grad": (
+        "def init_head(m):\n    if isinstance(m, nn.Linear):\n        m.weight[0] = 0\n\n"
+        "@torch.no_grad()\ndef run(model):\n    model.apply(init_head)\n"
     ),
     "frozen": "def reset(model):\n    model.requires_grad_(False)\n    model.eval()\n    model.head.weight[0] = 0\n",
     "frozen one by one": (

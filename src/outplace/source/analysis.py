@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from outplace.files.parsable import first_part
 from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
+from outplace.knowledge.syntax_trees import text_of, walk
 from outplace.model import Finding
 from outplace.source import hypotheses, torch_model
 from outplace.source.annotations import says_tensor
@@ -174,17 +175,26 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
             if assumed_trained and not trained_here:
                 hits.extend(hypotheses.only_assumed(assumed.run(function, owner), hits))
         elif not assumed_trained:
-            found = sure.run(function, owner)
-            hits.extend(found)
-            if candidates.reads_weights(*_lines(function.node)):
-                leaves = [hit for hit in assumed.run(function, owner) if hit.kind in hypotheses.OF_LEAVES]
-                hits.extend(hypotheses.only_assumed(leaves, found))
+            hits.extend(sure.run(function, owner))
         elif guesses := assumed.run(function, owner):  # with no assumptions there is less to find
             found = sure.run(function, owner)
             hits.extend([*found, *hypotheses.only_assumed(guesses, found)])
+        hits.extend(assumed.writes_to_weights(function, owner, hits, assumed_trained))
         if function not in assumed.write_only_their_own:
             to_run.add_callers(function)
     return hits
+
+
+def _used_without_grad(module: Module) -> set[str]:
+    """The names that blocks and functions under `no_grad` or `inference_mode` use."""
+    found = set[str]()
+    for node in walk(module.tree):
+        modes = [item.context_expr for item in node.items] if isinstance(node, ast.With) else []
+        modes += node.decorator_list if isinstance(node, ast.FunctionDef) else []
+        if any(text_of(mode).endswith(("no_grad()", "inference_mode()")) for mode in modes):
+            found |= {part.id for part in walk(node) if isinstance(part, ast.Name)}
+            found |= {part.attr for part in walk(node) if isinstance(part, ast.Attribute)}
+    return found
 
 
 class _FunctionRuns:
@@ -213,6 +223,15 @@ class _FunctionRuns:
             # `__init__` may call it before it registers what computes the weight; here the object is complete
             found = [hit for hit in found if hit.detail != PARAMETRIZED_WEIGHT_WRITE.name or hit in built]
         return _with_doubts(found, function, args, self._numbers)
+
+    def writes_to_weights(self, function: Function, owner: Class | None, found: list[Hit], was_run: bool) -> list[Hit]:
+        """Writes to weights of networks that are handed in. They raise also where nothing is trained through."""
+        if was_run or not self._candidates.reads_weights(*_lines(function.node)):
+            return []
+        leaves = [hit for hit in self.run(function, owner) if hit.kind in hypotheses.OF_LEAVES]
+        if not leaves or _name(function) in _used_without_grad(self._module):
+            return []
+        return hypotheses.only_assumed(leaves, found)
 
     def _writes_only_its_own(self, function: Function, tape: Tape) -> bool:
         """True if the run has shown all that the text writes, and it was all made in the function."""

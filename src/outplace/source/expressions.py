@@ -63,12 +63,8 @@ def _item(interpreter: Interpreter, holder: Value, key: Value, node: ast.Subscri
     found = python_model.item(holder, key)
     if isinstance(holder, (Items, Dictionary)) and holder.stale:
         holders.check_item(interpreter, holder, found)
-    return unseen.inside(interpreter, holder) if found is UNKNOWN and _holds_modules(interpreter, holder) else found
-
-
-def _holds_modules(interpreter: Interpreter, holder: Value) -> bool:
-    """Is what it holds a module, although no more is known of it?"""
-    return interpreter.assumes and isinstance(holder, Layer)
+    is_module = interpreter.assumes and isinstance(holder, Layer)
+    return unseen.inside(interpreter, holder, found) if is_module else found
 
 
 def _slice(interpreter: Interpreter, node: ast.Slice) -> Value:

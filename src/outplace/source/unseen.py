@@ -13,6 +13,7 @@ from outplace.knowledge.by_hand import MODULE_RETURNS_ITSELF
 from outplace.source import torch_model
 from outplace.source.graph import Node, Save
 from outplace.source.heuristics import is_parameter_name, makes_optimizer
+from outplace.source.joins import options
 from outplace.source.values import (
     UNKNOWN,
     Bound,
@@ -104,13 +105,16 @@ def _parameter(interpreter: Interpreter, holder: Unseen) -> Tensor:
     return made
 
 
-def inside(interpreter: Interpreter, container: Value) -> Unseen:
-    """A module that a container of modules holds, the same whenever it is asked for."""
+def inside(interpreter: Interpreter, container: Value, child: Value) -> Value:
+    """What a container of modules holds is a module, the same whenever it is asked for, also if no more is known."""
+    if isinstance(child, Unseen):
+        return as_network(interpreter, child)
+    if not all(isinstance(option, Unknown) for option in options(child)):
+        return child
     key = (id(container), "[]")
     if key not in interpreter.parts:
         interpreter.parts[key] = container, as_network(interpreter, Unseen())
-    found = interpreter.parts[key][1]
-    assert isinstance(found, Unseen)
+    found: Value = interpreter.parts[key][1]
     return found
 
 

@@ -109,7 +109,7 @@ def _iterate_layer(interpreter: Interpreter, value: Layer, most: int) -> list[Va
     children = list(value.children.values())[:most]
     if not interpreter.assumes:
         return children
-    return [unseen.inside(interpreter, value) if child is UNKNOWN else child for child in children]
+    return [unseen.inside(interpreter, value, child) for child in children]
 
 
 def _iterate_tensor(interpreter: Interpreter, value: Tensor, node: ast.AST, least: int) -> list[Value]:
