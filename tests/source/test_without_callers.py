@@ -311,3 +311,11 @@ def test_methods_of_objects_that_are_no_modules() -> None:
 def test_methods_of_objects_that_are_no_modules_and_right(write: str, name: str, other: str) -> None:
     source = PLAIN_CLASS.format(annotation="", write=write, name=name, other=other)
     assert not check_file("a.py", source, Project()).findings
+
+
+def test_methods_of_objects_that_are_called_under_no_grad() -> None:
+    source = PLAIN_CLASS.format(annotation="", write="theta += 1e-9", name="shift", other="y = y + 1")
+    assert check_file("a.py", source, Project()).findings
+    for mode in ("no_grad", "inference_mode"):
+        used = f"\ndef run(field, x):\n    with torch.{mode}():\n        return field.warp(x)\n"
+        assert not check_file("a.py", source + used, Project()).findings

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from outplace.files.parsable import first_part
 from outplace.knowledge.silent_rules.lost import PARAMETRIZED_WEIGHT_WRITE
-from outplace.knowledge.syntax_trees import text_of, walk
 from outplace.model import Finding
 from outplace.source import hypotheses, torch_model
 from outplace.source.annotations import says_tensor
@@ -26,7 +25,7 @@ from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.project import Module, OutOfTime, Project
 from outplace.source.room import with_room_for_calls
 from outplace.source.tape import Tape
-from outplace.source.trained_functions import Functions, Trained, each_once
+from outplace.source.trained_functions import Functions, Trained, each_once, used_without_grad
 from outplace.source.values import Class, Const, Function, Instance, Plain, Tensor, Unknown, Value
 
 PROGRAM_STEPS = 40_000
@@ -185,18 +184,6 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     return hits
 
 
-def _used_without_grad(module: Module) -> set[str]:
-    """The names that blocks and functions under `no_grad` or `inference_mode` use."""
-    found = set[str]()
-    for node in walk(module.tree):
-        modes = [item.context_expr for item in node.items] if isinstance(node, ast.With) else []
-        modes += node.decorator_list if isinstance(node, ast.FunctionDef) else []
-        if any(text_of(mode).endswith(("no_grad()", "inference_mode()")) for mode in modes):
-            found |= {part.id for part in walk(node) if isinstance(part, ast.Name)}
-            found |= {part.attr for part in walk(node) if isinstance(part, ast.Attribute)}
-    return found
-
-
 class _FunctionRuns:
     """Runs single functions of a module, with or without hypotheses about their arguments."""
 
@@ -229,7 +216,7 @@ class _FunctionRuns:
         if was_run or not self._candidates.reads_weights(*_lines(function.node)):
             return []
         leaves = [hit for hit in self.run(function, owner) if hit.kind in hypotheses.OF_LEAVES]
-        if not leaves or _name(function) in _used_without_grad(self._module):
+        if not leaves or _name(function) in used_without_grad(self._module):
             return []
         return hypotheses.only_assumed(leaves, found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -21,6 +22,7 @@ from outplace.source.heuristics import (
     is_written_by_name,
     never_trained,
 )
+from outplace.source.project import Module
 from outplace.source.python_model import has_unknown_base
 from outplace.source.values import Class, Function
 
@@ -31,6 +33,22 @@ Functions = list[tuple[Function, Class | None]]
 def each_once(functions: Functions) -> Functions:
     """The functions without those that are of one text: one function may make many others."""
     return list({(function.node, owner): (function, owner) for function, owner in functions}.values())
+
+
+@functools.lru_cache(maxsize=1)
+def used_without_grad(module: Module) -> set[str]:
+    """The names that blocks and functions under `no_grad` or `inference_mode` use."""
+    found = set[str]()
+    for node in walk(module.tree) if _MODES.search(module.source) else ():
+        modes = [item.context_expr for item in node.items] if isinstance(node, ast.With) else []
+        modes += node.decorator_list if isinstance(node, ast.FunctionDef) else []
+        if any(text_of(mode).endswith(("no_grad()", "inference_mode()")) for mode in modes):
+            found |= {part.id for part in walk(node) if isinstance(part, ast.Name)}
+            found |= {part.attr for part in walk(node) if isinstance(part, ast.Attribute)}
+    return found
+
+
+_MODES = re.compile("no_grad|inference_mode")
 
 
 class Trained:
@@ -120,7 +138,7 @@ class Trained:
             return base.startswith("torch.nn.")
         if has_unknown_base(owner):
             return owner.find("forward") is not None
-        return _is_for_others(function)
+        return _is_for_others(function) and name not in used_without_grad(function.module)
 
 
 def _trains(body: str) -> bool:
