@@ -53,7 +53,8 @@ def test_callers_of_callers_are_looked_for_in_linear_time(does):
 def test_what_takes_too_long_is_left_out_and_said(monkeypatch):
     """The error stands before the long part; what follows is not looked at."""
     monkeypatch.setattr(projects, "MOST_SECONDS", 20)
-    monkeypatch.setattr(projects, "time", SimpleNamespace(thread_time=itertools.count().__next__))  # a second a look
+    clock = itertools.count().__next__  # a second a look
+    monkeypatch.setattr(projects, "time", SimpleNamespace(thread_time=clock, monotonic=clock))
     first = "import torch\nx = torch.ones(3, requires_grad=True).exp()\nx += 1\nx.sum().backward()\n"
     program = first + "y = x.detach()\n" + "z = y[1:]; z.exp_(); y = y.exp()\n" * 2000
     outcome = check_text("program.py", program, Project(), fixes=False)
@@ -72,7 +73,8 @@ def test_deep_copies_take_little_more_memory_than_they_may(monkeypatch):
 
 
 def test_what_takes_too_much_memory_is_left_out_and_said(monkeypatch):
-    taken = itertools.chain([0, 0], itertools.repeat(1 << 40))  # at the start, at the backward, and after that
+    monkeypatch.setattr(projects, "_SECONDS_OF_TRUST", 0.0)
+    taken = itertools.chain([0, 0, 0], itertools.repeat(1 << 40))  # twice at the start, at the backward, and after that
     monkeypatch.setattr(projects, "_memory", lambda: next(taken))
     first = "import torch\nx = torch.ones(3, requires_grad=True).exp()\nx += 1\nx.sum().backward()\n"
     program = first + "y = x.detach()\n" + "z = y[1:]; z.exp_(); y = y.exp()\n" * 2000

@@ -25,21 +25,21 @@ class Recheck:
     def __init__(self, path: str, settings: Settings, texts: Mapping[str, str]) -> None:
         self._path, self._settings, self._texts = path, settings, dict(texts)
         self._last = Outcome(path)
+        self._is_first = True
+        self.cut: list[Note] = []
+        """The functions that the first check has not followed to their end."""
 
     def check(self, path: str, text: str, elsewhere: Mapping[str, str] | None = None) -> list[Finding]:
         """The findings of a file with this text. `elsewhere`: new texts of other files."""
         project = Project(self._settings.roots, {**self._texts, **(elsewhere or {})})
         self._last = file_check.check_text(path, text, project, fixes=False)
+        if self._is_first:
+            self._is_first, self.cut = False, [note for note in self._last.notes if note.cut]
         if self._last.failure:
             raise Unwritable(self._last.failure.message, self._last.failure.line)
         if any(note.left_out for note in self._last.notes):
             raise OutOfTime(self._last.findings)
         return list(self._last.findings)
-
-    @property
-    def cut(self) -> list[Note]:
-        """The functions that the last check has not followed to their end."""
-        return [note for note in self._last.notes if note.cut]
 
     def is_selected(self, finding: Finding) -> bool:
         """Do the settings select this finding?"""

@@ -82,10 +82,17 @@ def unparsable_data(path: str, data: bytes) -> Failure | None:
     return failure
 
 
+MOST_SECONDS, MOST_MEMORY = 9.0, 440 << 20
+"""CPU time and memory for a file and the fixes of its findings."""
+
+
 def check_text(path: str, source: str, project: Project, fixes: bool = True) -> Outcome:
     """The findings of a text with `\\n` line ends. `fixes`: add a fix to each finding."""
+    from outplace.source.project import within
+
     try:
-        return _analyse(path, source, project, fixes)
+        with within(MOST_SECONDS, MOST_MEMORY):
+            return _analyse(path, source, project, fixes)
     except Exception as error:
         return Outcome(path, failure=internal(path, error))
 

@@ -246,7 +246,7 @@ class _Check:
         """The files that the user named, that are no Python, and that were not analysed."""
         from outplace.checking.file_check import unparsable
 
-        known = {outcome.file for outcome in outcomes if outcome.failure}
+        known = {outcome.file for outcome in outcomes if outcome.failure or outcome.findings}
         named = self.files & {os.path.abspath(path) for path in self.paths if os.path.isfile(path)}
         return [failure for path in sorted(named - known) if (failure := unparsable(path)) is not None]
 

@@ -183,10 +183,10 @@ class Fixing:
         others = dict if self.options.stdin else again.others
         style, unsafe = self.options.style, self.options.unsafe_fixes
         try:
+            repaired = repair(path, text, again.check, again.is_selected, unsafe, style, others, self.editable)  # type: ignore[arg-type]
             if self.options.verbose:
-                again.check(path, text)
                 self.notes += [f"{_place(note.file, note.line)}: {note.message}" for note in again.cut]
-            return repair(path, text, again.check, again.is_selected, unsafe, style, others, self.editable)  # type: ignore[arg-type]
+            return repaired
         except Unwritable as error:
             self.failures.append(f"{_place(path, error.line)}: {error}")
         except Exception as error:

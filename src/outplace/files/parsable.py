@@ -6,6 +6,8 @@ import re
 
 MOST_TOKENS = 300_000
 """The tree of so many words and signs takes about 170 MB. The largest files that people write have fewer."""
+MOST_TOKENS_TO_REPAIR = 100_000
+"""A repair holds about five trees at a time. The largest file of torch that a person wrote has 58,000."""
 _MOST_LOOKS = 10_000_000_000
 """Python before 3.12 looks through a whole f-string for each of its parts: this many characters take about 2 s."""
 
@@ -18,16 +20,22 @@ _TOKEN = re.compile(
         | "[^"\\\n]*(?:\\.[^"\\\n]*)*" | '[^'\\\n]*(?:\\.[^'\\\n]*)*' ))
     | (?P<broken>["'])
     | (?P<open>[(\[{]) | (?P<close>[)\]}])
-    | \w+ | [^\w\s]
+    | (?P<lines>\n+(?=\n)|\n) | \w+ | [^\w\s]
     """,
     re.VERBOSE | re.DOTALL,
 )
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-def first_part(source: str) -> str:
+def can_be_repaired(source: str) -> bool:
+    """Is it small enough for the trees that a repair holds?"""
+    return first_part(source, MOST_TOKENS_TO_REPAIR) is source
+
+
+def first_part(source: str, most_tokens: int | None = None) -> str:
     """The first statements of a source, as many as can be parsed: for nearly all files the source itself."""
-    if len(source) <= MOST_TOKENS and source.count("{") * len(source) <= _MOST_LOOKS:
+    most_tokens = MOST_TOKENS if most_tokens is None else most_tokens
+    if len(source) <= most_tokens and source.count("{") * len(source) <= _MOST_LOOKS:
         return source
     tokens = looks = depth = end = 0
     decorated = False
@@ -43,9 +51,11 @@ def first_part(source: str) -> str:
             decorated = source.startswith("@", found.end())
         elif kind == "broken":
             return source  # no Python: the parser ends here, too
-        elif kind == "text" and "f" in (found["prefix"] or "").lower():
-            tokens += len(_WORD.findall(found[0]))
-            looks += found[0].count("{") * len(found[0])
-        if tokens > MOST_TOKENS or looks > _MOST_LOOKS:
+        elif kind in ("text", "lines"):
+            tokens += found[0].count("\n") - (kind == "lines")  # a list of lines takes memory, too
+            if "f" in (found["prefix"] or "").lower():
+                tokens += len(_WORD.findall(found[0]))
+                looks += found[0].count("{") * len(found[0])
+        if tokens > most_tokens or looks > _MOST_LOOKS:
             return source[:end]
     return source

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from outplace.knowledge.silent_rules.two_names import COPIED_CONTAINER_WRITTEN, TENSOR_UNDER_TWO_NAMES
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 Container = Items | Dictionary | Instance
 
 _MOST_COPIES = 16
+_MOST_NAMES = 1000
+"""So many of the latest names of each scope are looked at for each write,"""
+_MOST_LOOKS = 64
+"""and so many other views of what it writes."""
 _MOST_STALE = 32
 """So many of the latest updates are remembered of each name or container."""
 
@@ -136,11 +141,17 @@ def _values(holder: Container) -> list[Value]:
 
 def _elsewhere(interpreter: Interpreter, tensor: Tensor, name: str) -> Iterator[tuple[Scope | Container, str]]:
     """The names and containers that the running functions know the tensor by, or memory of it."""
+    looks = 0
     for frame in interpreter.frames:
-        for other, value in frame.scope.names.items():
-            own = frame is interpreter.frame and other == name
-            if isinstance(value, Tensor) and not own and _is_same(value, tensor):
-                yield frame.scope, other
+        for other, value in islice(reversed(frame.scope.names.items()), _MOST_NAMES):
+            if isinstance(value, Tensor):
+                if value.storage is not tensor.storage or (frame is interpreter.frame and other == name):
+                    continue
+                looks += 1
+                if looks > _MOST_LOOKS:
+                    return
+                if _is_same(value, tensor):
+                    yield frame.scope, other
             elif isinstance(value, Container):
                 yield from _inside(value, tensor, 2)
 

@@ -7,6 +7,8 @@ compare.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 Region = tuple[int | slice | str | None, ...]
 """Leading indices, None for one that is not known, and then perhaps a slice; () is the whole tensor. What is transposed
 begins with TURNED; all of it in another shape is (RESHAPED,)."""
@@ -49,28 +51,47 @@ def lie_apart(one: int | slice, other: int | slice) -> bool:
 
 def _relations(
     one: int | slice | str | None, other: int | slice | str | None, least: int = _SIZES.start
-) -> set[str | None]:
+) -> frozenset[str]:
     """How two indices of a dimension lie, whatever its size; nothing where that cannot be known."""
     if one is None or other is None or isinstance(one, str) or isinstance(other, str):
-        return set()
-    return {_relation(one, other, size) for size in range(least, _SIZES.stop)} - {None}
+        return frozenset()
+    return _relations_of(_chosen(one), _chosen(other), isinstance(one, slice) == isinstance(other, slice), least)
 
 
-def _relation(one: int | slice, other: int | slice, size: int) -> str | None:
-    """How two indices of a dimension of this size lie; None where one of them is out of range."""
-    first, second = _elements(one, size), _elements(other, size)
-    if not first or not second:
-        return None
-    if first == second:
-        return "same" if isinstance(one, slice) == isinstance(other, slice) else "overlap"
-    return "overlap" if first & second else "apart"
+@lru_cache(maxsize=4096)
+def _relations_of(one: _Chosen, other: _Chosen, alike: bool, least: int) -> frozenset[str]:
+    found: set[str] = set()
+    for first, second in zip(one[least:], other[least:], strict=True):
+        if not first or not second:
+            continue  # out of range
+        if first == second:
+            found.add("same" if alike else "overlap")
+        else:
+            found.add("overlap" if first & second else "apart")
+    return frozenset(found)
 
 
-def _elements(index: int | slice, size: int) -> frozenset[int]:
-    numbers = range(size)
+_Chosen = tuple[int, ...]
+"""For each size of a dimension, the elements that an index chooses, as bits."""
+
+
+def _chosen(index: int | slice) -> _Chosen:
     if isinstance(index, slice):
-        try:
-            return frozenset(numbers[index])
-        except (TypeError, ValueError):
-            return frozenset()
-    return frozenset([numbers[index]]) if -size <= index < size else frozenset()
+        parts = index.start, index.stop, index.step
+        return _chosen_by_slice(*parts) if all(part is None or isinstance(part, int) for part in parts) else _NOTHING
+    return _chosen_by_number(int(index))
+
+
+@lru_cache(maxsize=4096)
+def _chosen_by_slice(start: int | None, stop: int | None, step: int | None) -> _Chosen:
+    if step == 0:
+        return _NOTHING
+    return tuple(sum(1 << number for number in range(size)[start:stop:step]) for size in range(_SIZES.stop))
+
+
+@lru_cache(maxsize=4096)
+def _chosen_by_number(index: int) -> _Chosen:
+    return tuple(1 << range(size)[index] if -size <= index < size else 0 for size in range(_SIZES.stop))
+
+
+_NOTHING: _Chosen = (0,) * _SIZES.stop

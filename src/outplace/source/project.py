@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import gc
 import math
 import mmap
@@ -11,8 +12,9 @@ import sys
 import time
 import tokenize
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from outplace.files.parsable import first_part
 from outplace.model import Finding
@@ -27,6 +29,8 @@ MOST_MEMORY = 256 << 20
 """Bytes that the process may take more than before the file. What is left of the file then is left out, too."""
 _SECONDS_BETWEEN_LOOKS = 0.05
 """So often the memory is looked at, which takes longer than a look at the clock."""
+_SECONDS_OF_TRUST = 0.005
+"""On some systems the clock of CPU time takes much longer than that of the wall. It is looked at this often."""
 _LARGEST = 2_000_000
 _MOST_KEPT = 6_000_000
 """Characters of source whose trees are kept for the next files: a syntax tree takes about fifty times its text."""
@@ -38,6 +42,33 @@ class OutOfTime(Exception):
     def __init__(self, findings: Iterable[Finding] = ()) -> None:
         super().__init__()
         self.findings = tuple(findings)
+
+
+class Limits(NamedTuple):
+    """How long this thread may take, as its clock counts CPU time, and how large the process may become."""
+
+    ends_at: float
+    most_memory: float
+
+    def are_passed(self) -> bool:
+        """Is the time over, or too much memory taken?"""
+        return time.thread_time() > self.ends_at or (self.most_memory < math.inf and _memory() > self.most_memory)
+
+
+NO_LIMITS = Limits(math.inf, math.inf)
+_limits: ContextVar[Limits] = ContextVar("limits", default=NO_LIMITS)
+
+
+@contextlib.contextmanager
+def within(seconds: float, memory: int) -> Iterator[Limits]:
+    """All analyses in this block together end after this CPU time, and with this much more memory than now."""
+    outer = _limits.get()
+    most_memory = min(outer.most_memory, _memory() + memory)
+    token = _limits.set(Limits(min(outer.ends_at, time.thread_time() + seconds), most_memory))
+    try:
+        yield _limits.get()
+    finally:
+        _limits.reset(token)
 
 
 class Module:
@@ -73,7 +104,7 @@ class Project:
         self._paths: dict[tuple[str, str], str | None] = {} if like is None else like._paths
         self._folders: dict[str, list[str]] = {}
         self._ends_at = self._most_memory = math.inf
-        self._next_look = 0.0
+        self._next_look = self._next_look_at_cpu = 0.0
         self.cut: dict[tuple[str, int], None] = {}
         """The functions of the present file, by name and line, that were too long to follow to their end."""
         self.ran_out = False
@@ -90,16 +121,22 @@ class Project:
         self._make_room()
         if self.ran_out:
             self._modules.clear()  # their top levels may have been left half run
+        limits = _limits.get()
+        self._next_look_at_cpu = 0.0
         self._next_look = now = time.thread_time()
-        self._ends_at, self.ran_out = now + MOST_SECONDS, False
+        self._ends_at, self.ran_out = min(now + MOST_SECONDS, limits.ends_at), False
         self.cut = {}
         absolute = os.path.abspath(path)
         module = Module(path, source, _module_name(absolute), self._parse(absolute, source))
-        self._most_memory = _memory() + MOST_MEMORY
+        self._most_memory = min(_memory() + MOST_MEMORY, limits.most_memory)
         return module
 
     def is_out_of_time(self) -> bool:
         """Has the analysis of the present file taken as much time as it may, or as much memory?"""
+        wall = time.monotonic()
+        if wall < self._next_look_at_cpu and not self.ran_out:
+            return False
+        self._next_look_at_cpu = wall + _SECONDS_OF_TRUST
         now = time.thread_time()
         if now > self._next_look:
             self._next_look = now + _SECONDS_BETWEEN_LOOKS

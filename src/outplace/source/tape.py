@@ -7,6 +7,7 @@ is reported until a backward (or a return to unknown callers) needs the node.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -41,6 +42,9 @@ from outplace.source.training_step import Events
 
 if TYPE_CHECKING:
     from outplace.source.values import Tensor
+
+
+_MOST_SWAPS = 8
 
 
 @dataclass
@@ -79,6 +83,11 @@ class Tape:
     """The statements that wrote only what the function has made itself."""
     given_writes: set[ast.AST] = field(default_factory=set)
     """The statements that wrote what it was given, or what it holds for longer."""
+
+    _met: dict[tuple[int, bool, Path, Group], int] = field(default_factory=dict)
+    """For each save and the path of a backward: the time of the last write that a backward has met there."""
+    _swapped: dict[tuple[int, str, bool], tuple[int, int]] = field(default_factory=dict)
+    """For each storage, function and certainty: for how many saves its swaps were told, and the last write's time."""
 
     def tick(self) -> int:
         """Advances the clock and returns the new time."""
@@ -186,10 +195,15 @@ class Tape:
                 node.backward()
 
     def _check_saves(self, node: Node, unrecorded: set[int], certain: bool) -> None:
-        """Checks that everything the node has saved is unchanged."""
+        """Checks that everything the node has saved is unchanged. An earlier backward has met the earlier writes."""
         for save in node.saves:
             swaps: set[tuple[str, bool]] = set()
-            for write in save.storage.writes_since(save.time):
+            met = (id(save), certain, self.path, self.group)
+            since = max(save.time, self._met.get(met, 0))
+            writes = save.storage.writes_since(since)
+            if writes:
+                self._met[met] = writes[-1].time
+            for write in writes:
                 if self.hits.are_enough_at(write.place) or not compatible(write.path, node.path, self.path):
                     continue
                 if write.group and node.group and exclude(write.group, node.group):
@@ -200,10 +214,18 @@ class Tape:
                     if hit is not None and hit.kind == "silent-data":
                         swaps.add((write.place.function, hit.certain))
             # A value is swapped and put back: the other half of the swap is a part of the bug.
-            for write in save.storage.writes if swaps else ():
-                for function, sure in swaps if not self.hits.are_enough_at(write.place) else ():
-                    if not write.tracked and write.place.function == function:
+            for function, sure in swaps:
+                for write in self._untold(save.storage, function, sure):
+                    if not self.hits.are_enough_at(write.place):
                         self.hits.append(Hit("silent-data", write, write.place, sure, node, save))
+
+    def _untold(self, storage: Storage, function: str, certain: bool) -> list[Write]:
+        """The untracked writes of a function to a storage: all for the first saves, then those that are new."""
+        count, since = self._swapped.get((id(storage), function, certain), (0, 0))
+        writes = storage.writes if count < _MOST_SWAPS else storage.writes_since(since)
+        if writes:
+            self._swapped[id(storage), function, certain] = count + 1, writes[-1].time
+        return [write for write in writes if not write.tracked and write.place.function == function]
 
     def _check_output(
         self, node: Node, write: Write, unrecorded: set[int], uses: dict[int, int], certain: bool
@@ -331,11 +353,12 @@ def _unsaved_writes(reached: list[Node], uses: dict[int, int]) -> Iterator[tuple
         saved[id(save.storage)] = min(saved.get(id(save.storage), save.time), save.time)
     for node in reached:
         for storage in node.outputs:
-            for write in storage.writes_since(node.time):
+            ends = min(saved.get(id(storage), math.inf), uses.get(id(node), 0) - 1)
+            for write in storage.writes_since(node.time) if ends > node.time else ():
+                if write.time > ends:
+                    break
                 unseen = (write.detached or write.no_grad) and write.certain
-                if not unseen or passed_by(write.operation) or write.operation == "detach_":
-                    continue
-                if saved.get(id(storage), write.time) >= write.time < uses.get(id(node), 0):
+                if unseen and not passed_by(write.operation) and write.operation != "detach_":
                     yield node, write
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from outplace.files.parsable import can_be_repaired
 from outplace.knowledge.silent_rules.lists import SAME_VIEW_APPENDED
 from outplace.model import Finding, Fix, is_refused, is_silent
 from outplace.repair.facts.bug import Bug, Candidate, of_finding
@@ -20,15 +21,18 @@ from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.edits import Conflict, Edit, unified_diff
 from outplace.repair.syntax.files import Files
 from outplace.source.facts import Span
-from outplace.source.project import OutOfTime
+from outplace.source.project import NO_LIMITS, OutOfTime, within
 
 _LEAST_ROUNDS = 60
 _MOST_FIXES = 30
 """If a file has more findings, a report shows no fixes for it."""
-_MOST_SECONDS = 4.0
+_MOST_SECONDS = 3.0
 """CPU time for the fixes of one file in a report."""
-MOST_SECONDS_OF_A_ROUND, MOST_SECONDS_OF_A_FILE = 10.0, 30.0
-"""CPU time for a repair. If a round takes longer, its finding is given up. Time for one round is kept for the end."""
+MOST_SECONDS_OF_A_ROUND, MOST_SECONDS_OF_A_FILE = 3.0, 8.0
+"""CPU time for a repair. If a round takes longer, its finding is given up. A part is kept for the end."""
+_SECONDS_AT_THE_END = 1.5
+MOST_MEMORY = 320 << 20
+"""Bytes that the process may take more than before the repair."""
 _DEEPEST = 6
 
 _NOTHING: frozenset[Span] = frozenset()
@@ -94,7 +98,8 @@ class _Repair:
         """Findings that must not be fixed, because others of the same tensor cannot be."""
         self._made_for: _Pairs = []
         """The edits of the last `_run`, each with the finding that it was made for."""
-        self._file_ends_at = time.thread_time() + MOST_SECONDS_OF_A_FILE - MOST_SECONDS_OF_A_ROUND
+        self._file_ends_at = math.inf
+        self._limits = NO_LIMITS
         self._ran_out = False
         self._start_round()
 
@@ -103,14 +108,15 @@ class _Repair:
         self._ends_at = min(time.thread_time() + min(seconds, MOST_SECONDS_OF_A_ROUND), self._file_ends_at)
 
     def _require_time(self) -> None:
-        """Raises OutOfTime if the time of this round is over."""
-        if time.thread_time() >= self._ends_at:
+        """Raises OutOfTime if the time of this round is over, or the repair takes too much memory."""
+        if time.thread_time() >= self._ends_at or self._limits.are_passed():
             raise OutOfTime
 
     def _is_out_of_time(self) -> bool:
-        """Is there no time for another round?"""
-        self._ran_out = self._ran_out or time.thread_time() >= self._file_ends_at
-        return time.thread_time() >= self._file_ends_at
+        """Is there no time or memory for another round?"""
+        is_over = time.thread_time() >= self._file_ends_at or self._limits.are_passed()
+        self._ran_out = self._ran_out or is_over
+        return is_over
 
     @cached_property
     def others(self) -> dict[str, str]:
@@ -124,8 +130,15 @@ class _Repair:
 
     def run(self, text: str) -> Repaired:
         """Fixes what can be fixed. Of one tensor either all writes are fixed, or none."""
+        with within(MOST_SECONDS_OF_A_FILE, MOST_MEMORY) as self._limits:
+            self._file_ends_at = self._limits.ends_at - _SECONDS_AT_THE_END
+            return self._all_repaired(text)
+
+    def _all_repaired(self, text: str) -> Repaired:
         try:
             first = self.check({self.path: text})
+            if first and not can_be_repaired(text):
+                raise OutOfTime(first)
             result = self._run(text, first)
         except OutOfTime as error:
             return Repaired(text, (), tuple(filter(self.is_selected, error.findings)), ran_out=True)
@@ -146,9 +159,8 @@ class _Repair:
         if not left or not done:
             return set()
         files, memory = self._with({self.path: text}), dict[tuple[str, str], frozenset[Span]]()
-        ends_at = time.thread_time() + MOST_SECONDS_OF_A_ROUND
         for finding in first:
-            if time.thread_time() >= ends_at:
+            if self._limits.are_passed():
                 return done
             if _essence(finding) in left | done:
                 place = place_at(files, of_finding(finding), finding.site)
@@ -252,7 +264,8 @@ class _Repair:
         """The best fix for a finding, and the new text; None if there is none, or none was found in this time."""
         self._start_round(seconds)
         try:
-            result = self._repair_one({self.path: text}, finding, findings, 0)
+            with within(MOST_SECONDS_OF_A_FILE, MOST_MEMORY) as self._limits:
+                result = self._repair_one({self.path: text}, finding, findings, 0)
         except Exception:  # the report must not fail because of a fix
             return None
         if result is None:
@@ -460,7 +473,7 @@ def _is_gone(finding: Finding, before: Sequence[Finding], after: Sequence[Findin
 
 def with_fixes(path: str, text: str, findings: Sequence[Finding], check: Check) -> list[Finding]:
     """The findings with the fixes that `outplace fix` would make."""
-    if len(findings) > _MOST_FIXES:
+    if len(findings) > _MOST_FIXES or not can_be_repaired(text):
         return list(findings)
     with_fix: list[Finding] = []
     ends_at = time.thread_time() + _MOST_SECONDS

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TypeVar
@@ -26,6 +28,7 @@ class Code:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.tree = ast.parse(text)
+        self._on_line: dict[int, list[ast.expr | ast.stmt]] = {}
         self._starts = [0]
         for line in self.lines:
             self._starts.append(self._starts[-1] + len(line) + 1)
@@ -96,7 +99,7 @@ class Code:
     def at(self, site: Site) -> ast.expr | ast.stmt | None:
         """The node of a site: the one with exactly its columns, else the innermost that contains its start."""
         best: ast.expr | ast.stmt | None = None
-        for node in self._by_line.get(site.line, ()):
+        for node in self._on(site.line):
             start = (node.lineno, self._column(node.lineno, node.col_offset))
             end = (node.end_lineno or 0, self._column(node.end_lineno or 0, node.end_col_offset or 0))
             if (start, end) == ((site.line, site.column), (site.end_line, site.end_column)):
@@ -110,7 +113,7 @@ class Code:
 
     def expression(self, line: int, column: int, end_line: int, end_column: int) -> ast.expr | None:
         """The expression with exactly this place, as `ast` counts."""
-        for node in self._by_line.get(line, ()):
+        for node in self._on(line):
             found = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
             if isinstance(node, ast.expr) and found == (line, column, end_line, end_column):
                 return node
@@ -123,15 +126,20 @@ class Code:
             return [Edit(end, end, ".clone()")]
         return [Edit(start, start, "("), Edit(end, end, ").clone()")]
 
-    @cached_property
-    def _by_line(self) -> dict[int, list[ast.expr | ast.stmt]]:
-        """The nodes on each line, outer ones first."""
-        found: dict[int, list[ast.expr | ast.stmt]] = {}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.expr | ast.stmt):
-                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                    found.setdefault(line, []).append(node)
-        return found
+    def _on(self, line: int) -> list[ast.expr | ast.stmt]:
+        """The nodes on a line, outer ones first."""
+        if line not in self._on_line:
+            found: list[ast.expr | ast.stmt] = []
+            waiting: deque[ast.AST] = deque([self.tree])
+            while waiting:
+                for child in ast.iter_child_nodes(waiting.popleft()):
+                    first, last = _lines(child)
+                    if first <= line <= last:
+                        waiting.append(child)
+                        if isinstance(child, ast.expr | ast.stmt) and child.lineno <= line:
+                            found.append(child)
+            self._on_line[line] = found
+        return self._on_line[line]
 
     def _column(self, line: int, column: int) -> int:
         if not 0 < line <= len(self.lines) or self.lines[line - 1].isascii():
@@ -236,6 +244,14 @@ class Code:
         if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             return body[0].end_lineno or 0
         return next((i for i, line in enumerate(self.lines) if not line.startswith("#")), 0)
+
+
+def _lines(node: ast.AST) -> tuple[int, float]:
+    """The first and the last line of a node, its decorators included; all lines where it has no place of its own."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return _first_line(node), node.end_lineno or node.lineno
+    first = getattr(node, "lineno", None)
+    return (0, math.inf) if first is None else (first, node.end_lineno or first)  # type: ignore[attr-defined]
 
 
 def _first_line(statement: ast.stmt) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import os
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,8 +52,28 @@ def parses(source: str) -> bool:
 
 def unified_diff(name: str, old: str, new: str, context: int = 3) -> str:
     """The diff between two texts; empty if they are equal."""
-    lines = difflib.unified_diff(_lines_of(old), _lines_of(new), *both_names(name), n=context)
+    before, after = _lines_of(old), _lines_of(new)
+    same = _common(before, after)
+    rest = _common(before[same:][::-1], after[same:][::-1])
+    start, cut = max(same - context, 0), max(rest - context, 0)
+    # Without the equal ends: `difflib` gives up lines that occur often, and takes much time for many lines.
+    around = before[start : len(before) - cut], after[start : len(after) - cut]
+    lines = (_moved(line, start) for line in difflib.unified_diff(*around, *both_names(name), n=context))
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """How many lines at the start are equal."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((count for count, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+
+
+def _moved(line: str, by: int) -> str:
+    """The head of a hunk with its line numbers moved; any other line as it is."""
+    return _HUNK.sub(lambda found: f"@@ -{int(found[1]) + by}{found[2]} +{int(found[3]) + by}", line)
+
+
+_HUNK = re.compile(r"^@@ -(\d+)(\S*) \+(\d+)")
 
 
 def both_names(name: str) -> tuple[str, str]:
