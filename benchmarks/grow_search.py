@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parent))
 from growth import END, MEGABYTES, SECONDS, SHAPES, START
 
-FIX = 3
-"""So many times the CPU time of a check may a repair take."""
 MORE = (
     "import copy, functools, itertools\n"
     "l, k, d, s, n = [t, x], (t,), dict(a=t), 'a', 3\n"
@@ -339,9 +337,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument(
-        "--fix", action="store_true", help="repair the programs, too; that may take three times as long"
-    )
+    parser.add_argument("--fix", action="store_true", help="repair the programs, too")
     parser.add_argument("--keep", type=Path, help="a folder for the programs that are over the budget")
     parser.add_argument("--show", type=int, help="print the program of this seed")
     options = parser.parse_args()
@@ -369,7 +365,7 @@ def main() -> None:
         process, status, used = os.wait4(-1, 0)
         seed = running.pop(process)
         seconds, megabytes = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
-        outcome = _outcome(status, seconds / (FIX if options.fix else 1), megabytes)
+        outcome = _outcome(status, seconds, megabytes)
         outcomes[outcome] += 1
         done.append((seconds, megabytes, seed))
         if outcome in ("over", "failed"):
@@ -404,7 +400,7 @@ def _start(seed: int, fix: bool) -> int:
         return process
     code = 5
     try:
-        most = 2 * SECONDS * (FIX if fix else 1)
+        most = 2 * SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (most, most))
         resource.setrlimit(resource.RLIMIT_AS, (4 * MEGABYTES << 20, 4 * MEGABYTES << 20))
         code = _fixed(seed) if fix else _checked(seed)

@@ -1,16 +1,18 @@
 """Does the time and memory of `outplace check` grow with the size of a file, and no faster?
 
-    python benchmarks/growth.py [--sizes 100 200 400 800] [--only SHAPE]
+    python benchmarks/growth.py [--sizes 100 200 400 800] [--only SHAPE] [--large]
 
 Each shape is a program of N lines that tries to grow: lists that double, thousands of views of one tensor, functions
 that call each other. Each file is checked in a process of its own, with a limit on CPU time and memory. The table
 gives seconds and MB for each size. `exponent` is how fast the time grows between the two largest sizes: 1 is linear.
+With `--large` each shape is a file of nearly 5 MB, and the commands `outplace check` and `outplace fix` run on it.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -96,12 +98,69 @@ SHAPES: dict[str, Callable[[int], str]] = {
 }
 
 
+LARGE = 4_900_000
+"""Characters. Files of more than 5 MB are skipped."""
+BUG = START + "x += 1\nx.sum().backward()\nx = t.exp()\n"
+"""Stands at the start of a large file, because only the start may be analysed."""
+
+
+def line_by_line(lines: str) -> Callable[[], str]:
+    """A large file that repeats some lines."""
+
+    def made() -> str:
+        parts, size = [BUG], 0
+        while size < LARGE - 2 * len(lines) - len(END) - len(BUG):
+            parts.append(lines.format(i=len(parts), j=len(parts) - 1))
+            size += len(parts[-1])
+        return "".join(parts) + END
+
+    return made
+
+
+def once(start: str, repeated: str, end: str = "\n", count: int = LARGE) -> Callable[[], str]:
+    """A large file with one long line; `count`: of its repeated parts, at most."""
+    return lambda: BUG + start + repeated * min(count, (LARGE - 1000) // len(repeated.encode())) + end + END
+
+
+LARGE_SHAPES: dict[str, Callable[[], str]] = {
+    "one text": once("s = '''", "a b ", "'''\n"),
+    "one text of escapes": once("s = '''", "a\\' ", "'''\n"),
+    "one text of empty lines": once("s = '''", "\n", "'''\n"),
+    "one wide list": once("y = [", "x, ", "]\n"),
+    "a list of 140,000": once("y = [", "1, ", "]\n", 140_000),
+    "one long sum": once("y = x", "+x"),
+    "one line of statements": once("", "x+=1;"),
+    "comments": once("", "# torch x += 1 a comment that goes on\n"),
+    "empty lines": once("", "\n"),
+    "70,000 statements": once("", "a = b\n", "", 70_000),
+    "19,000 attributes": once("", "a.b.c.d = e.f.g\n", "", 19_000),
+    "15,000 statements": once("", "a = b\n", "", 15_000),
+    "lines of texts": line_by_line(
+        "s{i} = 'some words that are long enough to be a line of text in a table of data'\n"
+    ),
+    "views": line_by_line("y{i} = x[{i}:]; y{i}.exp_(); z{i} = x.exp()\n"),
+    "bugs": line_by_line("y{i} = x.exp(); y{i} += 1; y{i}.sum().backward()\n"),
+    "functions with bugs": line_by_line(
+        "def f{i}():\n  y = torch.ones(3, requires_grad=True).exp()\n  y += 1\n  y.sum().backward()\n"
+    ),
+    "methods": line_by_line(
+        "class C{i}(nn.Module):\n  def forward(self, x):\n    y = x.exp()\n    y += 1\n    return y\n"
+    ),
+    "f-strings": line_by_line("y = f'{{x}} {{x!r}} {{x:>{{x}}}}'\n"),
+    "brackets in brackets": line_by_line("y = " + "[" * 90 + "x" + "]" * 90 + "\n"),
+    "backwards": line_by_line("x.data[{i}] = 0; z = x * x; z.sum().backward(retain_graph=True)\n"),
+}
+
+
 def main() -> None:
     """Check each shape at each size, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 400, 800])
-    parser.add_argument("--only", choices=SHAPES)
+    parser.add_argument("--only", choices=[*SHAPES, *LARGE_SHAPES])
+    parser.add_argument("--large", action="store_true", help="files of nearly 5 MB, checked and repaired")
     options = parser.parse_args()
+    if options.large:
+        sys.exit(_large({options.only: LARGE_SHAPES[options.only]} if options.only else LARGE_SHAPES))
     print("| shape | " + " | ".join(f"{size} lines" for size in options.sizes) + " | exponent |")
     print("|---|" + "--:|" * (len(options.sizes) + 1))
     shapes = {options.only: SHAPES[options.only]} if options.only else SHAPES
@@ -113,6 +172,32 @@ def main() -> None:
         over += any(time > SECONDS or memory > MEGABYTES for time, memory in taken)
     print(f"\n{over} of {len(shapes)} shapes over {SECONDS} s or {MEGABYTES} MB.")
     sys.exit(over > 0)
+
+
+def _large(shapes: dict[str, Callable[[], str]]) -> bool:
+    """Prints the table of large files. Is one of them over the bounds?"""
+    print("| shape | MB | check | fix |\n|---|--:|--:|--:|")
+    over = False
+    for name, shape in shapes.items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "program.py"
+            path.write_text(shape())
+            ways = (["check", "--no-cache", "--isolated"], ["fix", "--diff", "--isolated"])
+            taken = [_run([sys.executable, "-m", "outplace", *way, str(path)]) for way in ways]
+            cells = [f"{time:.1f} s, {memory:.0f} MB" for time, memory in taken]
+            print(f"| {name} | {path.stat().st_size / 1e6:.1f} | " + " | ".join(cells) + " |", flush=True)
+        over |= any(time > SECONDS or memory > MEGABYTES for time, memory in taken)
+    return over
+
+
+def _run(command: list[str]) -> tuple[float, float]:
+    """CPU seconds and MB that a command takes; infinite if it fails."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        return math.inf, math.inf
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def _exponent(sizes: list[int], taken: list[tuple[float, float]]) -> float:

@@ -41,6 +41,8 @@ def narrowed(choice: Choice, path: Path) -> Value:
 
 
 _MOST_OPTIONS = 4
+_MOST_ARMS = 200
+"""A tensor that is there only if so many branches are taken counts as unknown: each use compares its whole path."""
 
 
 def join(values: list[Value]) -> Value:
@@ -88,7 +90,7 @@ def _shortened_choice(found: list[Value], leading: list[Path], ambiguous: set[in
     two paths that exclude each other, so no single path leads to them.
     """
     clear = [(value, leading[place]) for place, value in enumerate(found) if place not in ambiguous]
-    tensors = [(value, path) for value, path in clear if isinstance(value, Tensor)]
+    tensors = [(value, path) for value, path in clear if isinstance(value, Tensor) and len(path) <= _MOST_ARMS]
     refused = [pair for pair in tensors if pair[0].view in ("multi", "nograd", "custom")]
     kept = tensors[: _MOST_OPTIONS - 1]
     if refused and not any(pair in kept for pair in refused):

@@ -28,9 +28,8 @@ _MOST_FIXES = 30
 """If a file has more findings, a report shows no fixes for it."""
 _MOST_SECONDS = 3.0
 """CPU time for the fixes of one file in a report."""
-MOST_SECONDS_OF_A_ROUND, MOST_SECONDS_OF_A_FILE = 3.0, 8.0
+MOST_SECONDS_OF_A_ROUND, MOST_SECONDS_OF_A_FILE, _SECONDS_AT_THE_END = 3.0, 8.0, 1.5
 """CPU time for a repair. If a round takes longer, its finding is given up. A part is kept for the end."""
-_SECONDS_AT_THE_END = 1.5
 MOST_MEMORY = 320 << 20
 """Bytes that the process may take more than before the repair."""
 _DEEPEST = 6
@@ -98,8 +97,7 @@ class _Repair:
         """Findings that must not be fixed, because others of the same tensor cannot be."""
         self._made_for: _Pairs = []
         """The edits of the last `_run`, each with the finding that it was made for."""
-        self._file_ends_at = math.inf
-        self._limits = NO_LIMITS
+        self._file_ends_at, self._limits = math.inf, NO_LIMITS
         self._ran_out = False
         self._start_round()
 
@@ -421,9 +419,8 @@ def _uncovered(finding: Finding, before: Sequence[Finding], after: Sequence[Find
     known = set(map(_essence, before))
     new = [other for other in after if _essence(other) not in known]
     by_the_repair = finding.kind not in _LEAVES and any(other.kind in _LEAVES for other in new)
-    return (
-        [] if by_the_repair else new
-    )  # the author wrote no leaf: to write one outside of the graph is not what is meant
+    # the author wrote no leaf: to write one outside of the graph is not what is meant
+    return [] if by_the_repair else new
 
 
 _LEAVES = ("leaf", "leaf-view")
