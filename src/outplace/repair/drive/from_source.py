@@ -459,8 +459,7 @@ def _key(finding: Finding) -> tuple[str, str]:
 
 def _fewer(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
     """Are there fewer findings now, and none that is new?"""
-    old, new = Counter(map(_essence, before)), Counter(map(_essence, after))
-    return len(after) < len(before) and not new - old
+    return len(after) < len(before) and not Counter(map(_essence, after)) - Counter(map(_essence, before))
 
 
 def _is_gone(finding: Finding, before: Sequence[Finding], after: Sequence[Finding]) -> bool:
