@@ -21,6 +21,10 @@ _SHIFTING = frozenset(("sub_", "subtract_", "floor_divide_"))
 """Gradients pass as through a copy, or not at all. (Those that add are left out: what they write may be a sum.)"""
 _RATIOS = frozenset(("mul_", "div_"))
 _ADDING = frozenset(("add_",))
+_ADDING_UP = frozenset(
+    ("scatter_add_", "index_add_", "scatter_reduce_", "index_reduce_", "addcmul_", "addcdiv_", "addmm_", "addmv_",
+     "addr_", "addbmm_", "baddbmm_", "lerp_")
+)  # fmt: skip
 _THINNING = frozenset(("dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_"))
 """A part of the values is lost each time, and by chance another one."""
 _WRAPPING = frozenset(("remainder_",))
@@ -44,6 +48,11 @@ def step_of(operation: str) -> str:
     name = spellings(operation)[0]
     steps = {"scale": _SCALING - {"neg_"}, "shift": _SHIFTING, "add": _ADDING, "thin": _THINNING}
     return next((step for step, operations in steps.items() if name in operations), "")
+
+
+def adds_up(operation: str) -> bool:
+    """Does it add something new to the old values: `scatter_add_`, `lerp_`?"""
+    return spellings(operation)[0] in _ADDING | _ADDING_UP
 
 
 def normalises(operation: str) -> bool:

@@ -106,14 +106,14 @@ REPEATED_INDEX = SilentRule(
 DETACHED_ALIAS_WRITTEN = SilentRule(
     "OUT335",
     "detached-alias-written",
-    "a detached alias of an activation is written, and the activation is used later",
+    "a detached alias of a tensor is written, and the tensor is used later",
     of="silent-data",
     message="`detach()` makes no copy: this changes a result of the graph that is used later, and backward ignores "
     "the write: write a clone",
     check="warning",
     headline="{tensor} was changed by {op} through a detached alias, and backward ignores the write",
-    why="It shares the memory of a result of the graph: `detach()` makes no copy. Later operations use the changed "
-    "values, but the gradient is computed as if the write had not happened.",
+    why="`detach()` makes no copy: both tensors share one memory. Later operations use the changed values, but the "
+    "gradient is computed as if the write had not happened.",
     remedy="Write a clone: `s = h.detach().clone()`.",
     kept=True,
     detector="detached_alias_written",

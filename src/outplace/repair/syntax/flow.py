@@ -136,10 +136,9 @@ def _after(code: Code, statement: ast.stmt, meets: Callable[[ast.stmt], bool | N
     here: ast.stmt = statement
     while True:
         block = code.block(here)
-        for later in block[block.index(here) + 1 :]:
-            met = meets(later)
-            if met is not None:
-                return met
+        met = _in_turn(block[block.index(here) + 1 :], meets)
+        if met is not None:
+            return met
         parent = code.parents[here]
         if (
             isinstance(parent, ast.For | ast.AsyncFor | ast.While)
@@ -158,6 +157,34 @@ def _after(code: Code, statement: ast.stmt, meets: Callable[[ast.stmt], bool | N
         here = parent
 
 
+def _in_turn(block: list[ast.stmt], meets: Callable[[ast.stmt], bool | None]) -> bool | None:
+    """What the first of these statements to settle it says."""
+    for statement in block:
+        met = _met_in(statement, meets)
+        if met is not None:
+            return met
+    return None
+
+
+def _met_in(statement: ast.stmt, meets: Callable[[ast.stmt], bool | None]) -> bool | None:
+    """Like `meets`. Of a block that reads the name, its statements tell whether they bind it first."""
+    met = meets(statement)
+    if not met:
+        return met
+    if isinstance(statement, ast.If):
+        ways = [_in_turn(branch, meets) for branch in (statement.body, statement.orelse)]
+        return _head_reads(statement.test, meets) or any(ways) or (False if ways == [False, False] else None)
+    if isinstance(statement, ast.While):
+        return _head_reads(statement.test, meets) or _in_turn(statement.body, meets) or None
+    if isinstance(statement, ast.For | ast.AsyncFor):
+        return _head_reads(statement.iter, meets) or _in_turn([*statement.body, *statement.orelse], meets) or None
+    return met
+
+
+def _head_reads(head: ast.expr, meets: Callable[[ast.stmt], bool | None]) -> bool:
+    return bool(meets(ast.Expr(head)))
+
+
 def _again(
     loop: ast.For | ast.AsyncFor | ast.While, here: ast.stmt, meets: Callable[[ast.stmt], bool | None], path: str
 ) -> bool:
@@ -166,11 +193,7 @@ def _again(
         return True
     if not isinstance(loop, ast.While) and _is_target(loop.target, path):
         return False
-    for earlier in loop.body[: loop.body.index(here) + 1]:
-        met = meets(earlier)
-        if met is not None:
-            return met
-    return False
+    return bool(_in_turn(loop.body[: loop.body.index(here) + 1], meets))
 
 
 def _in_functions(module: ast.Module, name: str) -> bool:

@@ -89,7 +89,13 @@ def note_array(value: Any, stored: Any = None) -> Any:
         array = untracked_aliases.array_in_tensor(value)
         if array is not None:
             _note_array(array, _get_frame(1))
+        for listener in during_fetch:
+            listener(value, _get_frame(1))
     return value
+
+
+during_fetch: list[Callable[[Any, FrameType], None]] = []
+"""Called for each array that is about to be written, while a DataLoader fetches a batch."""
 
 
 # A tuple, the most frequent types first: older Dynamos, which trace this, cannot test a frozenset of types.

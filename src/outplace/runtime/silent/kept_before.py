@@ -24,7 +24,7 @@ from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.silent.marks import items_of
 
 _STORING = frozenset(("append", "appendleft"))
-_ONLY_FILLING = _STORING | {"extend", "clear", "popleft"}
+ONLY_FILLING = _STORING | {"extend", "clear", "popleft"}
 _PATHS = ast.Name | ast.Attribute | ast.Subscript
 _NO_ITEM = object()
 
@@ -36,7 +36,7 @@ def kept_before(write: Write, target: ast.expr, frame: FrameType, code: Code, st
     ):
         return None  # what is filled after it was kept, was kept to be filled
     for path in _parts(target):
-        for other, is_container in _keepers(code, statement, ast.unparse(path)):
+        for other, is_container in keepers(code, statement, ast.unparse(path)):
             if not _both_used(write, code, statement, path, other, is_container):
                 continue
             # A frame keeps the values alive that it showed, so they are read only where the source is suspect.
@@ -46,26 +46,45 @@ def kept_before(write: Write, target: ast.expr, frame: FrameType, code: Code, st
     return None
 
 
-def copied_container(tensor: torch.Tensor, frame: FrameType, code: Code, statement: ast.stmt) -> tuple[str, str] | None:
+def copied_container(
+    tensor: torch.Tensor, target: ast.expr | None, frame: FrameType, code: Code, statement: ast.stmt
+) -> tuple[str, str] | None:
     """`proposal = dict(state)`, `proposal["x"] += v`: both containers, if both hold the tensor and are used later."""
-    target = statement.target if isinstance(statement, ast.AugAssign) else None
-    if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
-        return None
-    written = target.value.id
+    entry = isinstance(statement, ast.AugAssign) and _holder_of(target) == getattr(target, "value", None)
+    holder = _holder_of(target)
+    for written, other in _copies(code, statement, holder.id) if holder is not None else ():
+        if not read_later(code, statement, written) or not used_later(code, statement, other):
+            continue
+        holders = [frame.f_locals.get(name) for name in (written, other)]
+        if not entry and type(holders[0]) is not dict:
+            continue  # a list of tensors may be there to write into each
+        if holders[0] is not holders[1] and all(_has(one, tensor) for one in holders):
+            return written, other
+    return None
+
+
+def _holder_of(target: ast.expr | None) -> ast.Name | None:
+    """`batch` of `batch["x"]` and of `batch["x"][mask]`."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+        if isinstance(target, ast.Name):
+            return target
+    return None
+
+
+def _copies(code: Code, statement: ast.stmt, written: str) -> Iterator[tuple[str, str]]:
+    """This container, and one that the function has copied it from or to, above the statement."""
     nodes = (node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign))
     for node in (node for node in nodes if node.lineno < statement.lineno and isinstance(node.targets[0], ast.Name)):
         pair = (node.targets[0].id, _copied(node.value))  # type: ignore[attr-defined]
         other = pair[0] if pair[1] == written else pair[1]
-        if (
-            other is None
-            or written not in pair
-            or not all(used_later(code, statement, name) for name in (written, other))
-        ):
-            continue
-        holders = [frame.f_locals.get(name) for name in (written, other)]
-        if holders[0] is not holders[1] and all(any(item is tensor for item in items_of(one)) for one in holders):
-            return written, other
-    return None
+        if other is not None and written in pair:
+            yield written, other
+
+
+def _has(holder: Any, tensor: torch.Tensor) -> bool:
+    """Does it hold this tensor, or the one that this is a view of?"""
+    return any(item is tensor or (type(item) in PLAIN and tensor._base is item) for item in items_of(holder))
 
 
 def summed_into_entry(tensor: torch.Tensor, frame: FrameType, code: Code, statement: ast.stmt) -> str | None:
@@ -150,10 +169,14 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
         yield target
 
 
-def _keepers(code: Code, statement: ast.stmt, written: str) -> Iterator[tuple[ast.expr, bool]]:
-    """The places where the function puts this path before the statement. Is the place a container of many?"""
+def keepers(code: Code, statement: ast.stmt, written: str, last: int = 0) -> Iterator[tuple[ast.expr, bool]]:
+    """The places where the function puts this path before the statement, or above the `last` line of a loop.
+
+    Is the place a container of many?
+    """
+    last = max(statement.lineno, last)
     nodes = (node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Assign | ast.Expr))
-    for node in (node for node in nodes if node.lineno < statement.lineno):
+    for node in (node for node in nodes if node.lineno <= last and node is not statement):
         if isinstance(node, ast.Assign) and isinstance(node.value, _PATHS):
             if ast.unparse(node.value) == written:
                 yield from ((target, False) for target in node.targets if isinstance(target, _PATHS))
@@ -194,10 +217,10 @@ def _both_used(
         return bool(step_of(write.operation)) and used_later(code, statement, other.id)
     if isinstance(path, ast.Name) and not used_later(code, statement, path.id):
         return False
-    return _is_read(code, statement, other)
+    return is_read(code, statement, other)
 
 
-def _is_read(code: Code, statement: ast.stmt, holder: ast.expr) -> bool:
+def is_read(code: Code, statement: ast.stmt, holder: ast.expr) -> bool:
     """Is what it holds read later? An attribute is there to be read elsewhere."""
     while isinstance(holder, ast.Subscript):
         holder = holder.value
@@ -214,7 +237,7 @@ def _is_read(code: Code, statement: ast.stmt, holder: ast.expr) -> bool:
         ):
             above = code.parents.get(node)
             stored = isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Store)
-            filled = isinstance(above, ast.Attribute) and above.attr in _ONLY_FILLING
+            filled = isinstance(above, ast.Attribute) and above.attr in ONLY_FILLING
             if not stored and not filled and node.lineno != statement.lineno:
                 return True
     return False

@@ -50,6 +50,20 @@ def only_of_numbers(write: Write, frame: FrameType) -> bool:
     return not any(map(draws, called)) and _computes_only_with(None, write, frame)
 
 
+def is_augmented(write: Write) -> bool:
+    """Is it `x[i] += v`, whose first half has written the part already?"""
+    return isinstance(sites.at_instruction(write.frames[-1], write.operation).statement, ast.AugAssign)
+
+
+def is_number(node: ast.expr) -> bool:
+    """Is it a number as the source writes it: `0`, `-1e9`, `-torch.inf`, `float("-inf")`?"""
+    if isinstance(node, ast.UnaryOp):
+        return is_number(node.operand)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "float" and all(map(is_number, node.args))
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Attribute) and node.attr in ("inf", "nan"))
+
+
 def _computes_only_with(storage: int | None, write: Write, frame: FrameType) -> bool:
     located = sites.statement_of(frame)
     operands = operands_of(write)

@@ -63,6 +63,13 @@ def report(diagnosis: Diagnosis, remedy: str, drawn: Callable[[], Graph | None] 
         to_raise.append(_told[key])
 
 
+def knows(mutations: tuple[Mutation, ...]) -> bool:
+    """Has a report named all of these lines already?"""
+    lines = {(item.site.file, item.site.line) for item in mutations if item.site}
+    named = ({(item.site.file, item.site.line) for item in told.mutations if item.site} for told in _told.values())
+    return any(lines <= known for known in named)
+
+
 def raise_if_strict() -> None:
     """Raises what was reported since. Called where an exception can reach the user's code."""
     if to_raise:

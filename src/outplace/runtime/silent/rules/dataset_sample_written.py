@@ -16,29 +16,34 @@ import functools
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.utils.data._utils import fetch as fetching
 
 from outplace.knowledge.derivatives import changes_again
-from outplace.knowledge.silent_rules.lists import SAME_VIEW_APPENDED
+from outplace.knowledge.silent_rules.lists import ARRAY_PART_WRITTEN, SAME_VIEW_APPENDED
 from outplace.knowledge.silent_rules.two_names import DATASET_SAMPLE_WRITTEN
 from outplace.knowledge.traits import has
 from outplace.model import Tensor
 from outplace.runtime.locate import names, sites
+from outplace.runtime.patches import untracked_writes
 from outplace.runtime.patches.table import Patch, replaced
-from outplace.runtime.record import log
+from outplace.runtime.record import hidden_writes, log
 from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak
 from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.fetched_arrays import FetchedArrays
 from outplace.runtime.silent.marks import items_of
 
 _MOST = 10_000
 
 _BATCHES: Any = "batches"
+_ARRAYS: Any = "arrays"
 _COPY = {"copy": "buffer.clone()"}
 
 Part = tuple[int, Instruction]
@@ -86,7 +91,10 @@ class Detector(detector.Detector):
         self.waiting: dict[Instruction, Write] = {}
         """Lines that wrote the same part in an earlier fetch. They are reported when the next backward starts.
 
-        The entry `_BATCHES` says that a batch was filled in place."""
+        The entry `_BATCHES` says that a batch was filled in place, `_ARRAYS` that arrays were changed once more."""
+        self._arrays = FetchedArrays()
+        self._of_arrays: dict[Instruction, None] = {}
+        """The lines that did so."""
         self._told: set[Instruction] = set()
         self._batches: deque[tuple[Weak, list[Write]]] = deque(maxlen=8)
         """The last batches that lie in memory which a fetch has filled, with the writes."""
@@ -99,14 +107,28 @@ class Detector(detector.Detector):
     def _make_fetch(self, original: Any) -> Any:
         @functools.wraps(original)
         def fetch(fetcher: Any, possibly_batched_index: Any) -> Any:
-            before = len(log.current().writes)
-            batch = original(fetcher, possibly_batched_index)
+            before, note = len(log.current().writes), self._note_array
+            untracked_writes.during_fetch.append(note)
+            try:
+                batch = original(fetcher, possibly_batched_index)
+            finally:
+                untracked_writes.during_fetch.remove(note)
+                scan.guarded(self._end_arrays)
             if len(log.current().writes) > before:
                 scan.guarded(lambda: self._note(log.current().writes[before:]))
                 scan.guarded(lambda: self._note_batch(batch, log.current().writes[before:]))
             return batch
 
         return fetch
+
+    def _note_array(self, array: Any, frame: FrameType) -> None:
+        scan.guarded(partial(self._arrays.note, array, frame))
+
+    def _end_arrays(self) -> None:
+        lines = self._arrays.end()
+        self._of_arrays.update(dict.fromkeys(lines))
+        if lines:
+            self.waiting.setdefault(_ARRAYS, Write(0, None, 0, hidden_writes.ARRAY, tuple(lines[:1]), None, False))
 
     def _note(self, written: list[Write]) -> None:
         """Did the same line scale the same part in an earlier fetch?"""
@@ -163,6 +185,10 @@ class Detector(detector.Detector):
             if kept is not None:
                 tensor = names.described(kept[0], scan.target_of(kept[1][-1]))
                 reporting.tell(SAME_VIEW_APPENDED, tensor, scan.mutations_of(kept[1]), _COPY)
+        if self.waiting.pop(_ARRAYS, None) is not None:
+            lines, self._of_arrays = list(self._of_arrays), {}
+            written = [Write(0, None, 0, hidden_writes.ARRAY, (line,), None, False) for line in lines]
+            reporting.tell(ARRAY_PART_WRITTEN, Tensor(scan.target_of(written[-1])), scan.mutations_of(written))
         found = [(line, self.waiting.pop(line)) for line in list(self.waiting)]
         self._told.update(line for line, _ in found)
         scaled = [write for _, write in found]

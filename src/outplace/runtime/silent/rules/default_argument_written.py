@@ -11,12 +11,23 @@ from types import CodeType, FunctionType
 
 import torch
 
-from outplace.knowledge.derivatives import step_of
+from outplace.knowledge.derivatives import adds_up, step_of
 from outplace.knowledge.silent_rules.two_names import DEFAULT_ARGUMENT_WRITTEN
+from outplace.knowledge.traits import has
 from outplace.runtime.locate import names
-from outplace.runtime.record import hidden_writes
+from outplace.runtime.record import hidden_writes, log
 from outplace.runtime.record.log import Write
 from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.operands import is_augmented
+
+_LOOKED_BACK = 8
+
+
+def _begins_anew(write: Write, code: CodeType) -> bool:
+    """Does the function fill the whole tensor before it adds to it: `zero_()`?"""
+    others = [item for item in log.current().writes_to(write.storage)[-_LOOKED_BACK:] if item is not write]
+    inside = (item for item in others if item.frames and item.frames[-1][0] is code)
+    return any(has(item.operation, "replaces") for item in inside)
 
 
 class Detector(detector.Detector):
@@ -29,7 +40,8 @@ class Detector(detector.Detector):
 
     def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A tensor that requires no grad is about to be written."""
-        if not step_of(write.operation) or len(write.frames) != 1:
+        item = write.operation == "__setitem__"
+        if len(write.frames) != 1 or not (item or step_of(write.operation) or adds_up(write.operation)):
             return
         code = write.frames[0][0]
         if (
@@ -41,6 +53,8 @@ class Detector(detector.Detector):
             reporting.raise_if_strict()
 
     def _look(self, write: Write, tensor: torch.Tensor, code: CodeType) -> None:
+        if (write.operation == "__setitem__" and not is_augmented(write)) or _begins_anew(write, code):
+            return  # a table of results that were computed before, or a buffer
         functions = [item for item in gc.get_referrers(code) if type(item) is FunctionType]
         defaults = [value for item in functions for value in (item.__defaults__ or ())]
         defaults += [value for item in functions for value in (item.__kwdefaults__ or {}).values()]

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import torch
 
 from outplace.knowledge.silent_rules.gradients import GRADIENT_IN_OPTIMIZER_STATE
-from outplace.runtime.locate import names
+from outplace.model import Mutation
+from outplace.runtime.locate import names, sites
 from outplace.runtime.record import log
 from outplace.runtime.record.snapshots import PLAIN
 from outplace.runtime.record.storages import storage_of
@@ -69,7 +70,9 @@ def _report(optimizer: Any, gradient: torch.Tensor, kept: _Kept) -> None:
         name = f'state["{kept.key}"]'
         found = names.described(gradient, name)
         words = {"name": name, "optimizer": type(optimizer).__name__}
-        reporting.tell(GRADIENT_IN_OPTIMIZER_STATE, found, scan.mutations_of(written), words)
+        backwards = log.current().backwards[-1:]
+        added = [Mutation("backward", sites.at_instruction(item.frames[-1]).site) for item in backwards if item.frames]
+        reporting.tell(GRADIENT_IN_OPTIMIZER_STATE, found, (*scan.mutations_of(written), *added), words)
 
 
 class Detector(detector.Detector):

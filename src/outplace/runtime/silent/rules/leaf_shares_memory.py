@@ -82,6 +82,23 @@ def _tell(optimizer: Any, leaf: torch.Tensor, name: str, frame: FrameType) -> No
     reporting.tell(LEAF_SHARES_MEMORY, names.described(leaf, name), (step,), {"name": name})
 
 
+def _frozen_twin(leaves: list[Any]) -> tuple[Any, str] | None:
+    """A leaf that lies in the memory of a frozen parameter of the same network, with the name of that one.
+
+    `Embedding.from_pretrained(vectors)` twice makes no copy. (A network of its own may be there to follow.)
+    """
+    modules = [item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module)]
+    for module in modules:
+        for name, parameter in module._parameters.items():
+            if type(parameter) is not torch.nn.Parameter or parameter.requires_grad:
+                continue
+            for leaf in leaves:
+                both = {id(leaf), id(parameter)}
+                if same_piece(parameter, leaf) and any(both <= set(map(id, root.parameters())) for root in modules):
+                    return leaf, f"{type(module).__name__}.{name}"
+    return None
+
+
 def _owner_of(leaf: torch.Tensor, stepped: set[int]) -> str | None:
     """The name of a parameter of a module that lies in the same memory, and that no optimizer steps."""
     storage = storage_of(leaf)
@@ -106,6 +123,7 @@ class Detector(detector.Detector):
         """Does another name reach the same memory, and is it read again?"""
         optimizer, parameters = known.optimizer(), known.parameters()
         self._look_at_parameters(known, parameters, frame)
+        self._look_at_twins(known, parameters, frame)
         leaves = [parameter for parameter in parameters if type(parameter) in PLAIN and parameter.grad is not None]
         if not 0 < len(leaves) <= _MOST_LEAVES or not any(map(_is_shared, leaves)):
             return  # before reading any names: a frame that is asked for its names keeps their values alive
@@ -127,6 +145,14 @@ class Detector(detector.Detector):
                 if name is not None and frames:
                     _tell(known.optimizer(), leaf, name, frames[0])
                     return
+
+    def _look_at_twins(self, known: Known, parameters: list[Any], frame: FrameType) -> None:
+        trained = [item for item in parameters if type(item) is torch.nn.Parameter and item.grad is not None]
+        leaves = [item for item in trained if _is_shared(item) and where_leaf_was_made(item) is None]
+        found = _frozen_twin(leaves[:_MOST_LEAVES]) if leaves and self._is_due((frame.f_code, frame.f_lasti)) else None
+        frames = names.own_frames(None, frame) if found is not None else []
+        if found is not None and frames:
+            _tell(known.optimizer(), *found, frames[0])
 
     def _is_due(self, line: Instruction | None) -> bool:
         """Is a leaf that this line made to be looked at? It is at the 1st, 2nd, 4th time and so on."""

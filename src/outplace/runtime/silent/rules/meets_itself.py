@@ -123,7 +123,8 @@ class Detector(detector.Detector):
             written = ()
         if written:
             self._told.add(line)
-            reporting.tell(MEETS_ITSELF, names.described(one, _source_at(line)), written)
+            if not reporting.knows(written):
+                reporting.tell(MEETS_ITSELF, names.described(one, _source_at(line)), written)
         elif known is None and len(self._met) < _MOST_MEETINGS:
             kept = one if untracked_aliases.is_untracked(one) or type(other) is torch.nn.Parameter else other
             self._met[key] = Weak(kept), _next_number(), hidden_writes.count()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -24,7 +25,7 @@ import torch
 from torch.utils.data._utils import fetch as fetching
 
 from outplace.knowledge.by_hand import CALLED_AS
-from outplace.knowledge.derivatives import step_of
+from outplace.knowledge.derivatives import normalises, step_of
 from outplace.knowledge.names import spellings
 from outplace.knowledge.silent_rules.lists import ARRAY_PART_WRITTEN
 from outplace.knowledge.silent_rules.two_names import RESCALED_AGAIN
@@ -36,8 +37,8 @@ from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import PLAIN, copyable, extent, same_values, sample, unobserved
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak, is_older
-from outplace.runtime.silent import detector, reporting, scan
-from outplace.runtime.silent.operands import frame_of, only_of_itself, only_of_numbers
+from outplace.runtime.silent import cut_data, detector, reporting, scan
+from outplace.runtime.silent.operands import frame_of, is_augmented, only_of_itself, only_of_numbers
 
 _MOST_MEMORIES, _MOST_OF_A_LINE, _MOST_PENDING = 4_000, 256, 128
 _LARGEST = 1 << 22
@@ -51,24 +52,38 @@ Key = tuple[int, torch.Size]
 """The address and the shape of a written tensor."""
 
 
+@dataclass(slots=True)
 class _Done:
     """One write of a round, with a sample of the contents before it."""
 
-    __slots__ = ("before", "fetched", "of_caller", "of_numbers", "own", "part", "uneven", "write")
-
-    def __init__(self, write: Write, before: torch.Tensor, own: bool, fetched: bool, part: bool) -> None:
-        self.write, self.before, self.own, self.fetched, self.part = write, before, own, fetched, part
-        """`own`: the statement computes with nothing else. `fetched`: a DataLoader runs it. `part`: of other memory."""
-        self.of_numbers, self.of_caller, self.uneven = False, False, False
-        """`of_numbers`: the statement computes with numbers alone. `of_caller`: it is an argument of the function, and
-        an earlier call of this round has written it by numbers alone. `uneven`: it multiplies, not everywhere by the
-        same factor."""
+    write: Write
+    before: torch.Tensor
+    follows: bool
+    """Has nothing else written the memory since the last write that was seen?"""
+    part: bool
+    """Is it a part of other memory?"""
+    own: bool = False
+    """Does the statement compute with nothing but the memory itself?"""
+    fetched: bool = False
+    """Does a DataLoader run it?"""
+    of_numbers: bool = False
+    """Does the statement compute with numbers alone?"""
+    of_argument: bool = False
+    """Is that so, and is it an argument of the function?"""
+    of_caller: bool = False
+    """Is that so, and has an earlier call of this round written it as well?"""
+    uneven: bool = False
+    """Does it multiply, not everywhere by the same factor?"""
+    by_chance: bool = False
+    """Does it cut holes at random?"""
+    masked: bool = False
+    """Does it overwrite what a mask was made of?"""
 
 
 class _Memory:
     """What the last rounds did to a memory."""
 
-    __slots__ = ("after", "alias", "chain", "earlier", "round")
+    __slots__ = ("after", "alias", "chain", "earlier", "first", "round")
 
     def __init__(self) -> None:
         self.round = -1
@@ -78,6 +93,8 @@ class _Memory:
         self.earlier: tuple[list[_Done], torch.Tensor] | None = None
         """The writes of the round before, and what they left."""
         self.after: torch.Tensor | None = None
+        self.first: Weak | None = None
+        """The reference in `Detector._versions` at the last write. A new tensor at this address gets another one."""
 
 
 def _is_uniform(values: torch.Tensor) -> bool:
@@ -100,14 +117,20 @@ class Detector(detector.Detector):
 
     def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A tensor that requires no grad is about to be written."""
-        if write.operation == "__setitem__" and self._follows(write, tensor) and _is_augmented(write):
+        if not write.frames or type(tensor) not in PLAIN:
+            return
+        follows = write.operation == "__setitem__" and self._follows(write, tensor)
+        if follows and is_augmented(write):
             return  # the second half of `x[:, 0] += 1`
-        if not (step_of(write.operation) or _cuts(write)) or not write.frames or type(tensor) not in PLAIN:
+        if not (step_of(write.operation) or _cuts(write) or cut_data.fills(write)):
+            if normalises(write.operation):  # `clamp_`: alone it changes nothing the second time
+                self._follows(write, tensor)
             return
         line = write.frames[-1]
         if self._right.get(line, 0) >= _ENOUGH:
             return
-        follows = self._follows(write, tensor)
+        if write.operation != "__setitem__":
+            follows = self._follows(write, tensor)
         try:
             key = tensor.data_ptr(), tensor.shape
         except RuntimeError:  # inside a transform of `torch.func`
@@ -132,7 +155,7 @@ class Detector(detector.Detector):
         first, version = self._versions.get(write.storage, (None, 0))
         follows = first is not None and first() is base and version == write.before
         if first is None or not follows:
-            if write.operation == "__setitem__":
+            if write.operation == "__setitem__" and not cut_data.fills(write):
                 return False
             first = Weak(base, lambda _: self._versions.pop(write.storage, None))
         self._versions[write.storage] = first, write.before + 1
@@ -143,15 +166,21 @@ class Detector(detector.Detector):
             before = sample(tensor)
             if memory.round != log.state.backwards:
                 # A write that moves no version is seen by the contents.
-                stands = memory.after is not None and (follows or memory.after.equal(before))
+                follows_it = follows and memory.first is self._versions[write.storage][0]
+                stands = memory.after is not None and (follows_it or memory.after.equal(before))
                 memory.earlier = (memory.chain, memory.after) if stands and memory.after is not None else None
                 memory.round, memory.chain, memory.after = log.state.backwards, [], None
                 memory.alias = tensor.detach()
                 self.waiting[key] = memory
+            memory.first = self._versions.get(write.storage, (None,))[0]
             frame = frame_of(write) if memory.earlier is not None else None
-            own = frame is not None and only_of_itself(write, tensor, frame)
-            done = _Done(write, before, own, _in_fetch(frame), _is_part(tensor))
-            done.of_numbers = own and frame is not None and only_of_numbers(write, frame)
+            done = _Done(write, before, follows, _is_part(tensor))
+            if frame is not None:
+                done.own, done.fetched = only_of_itself(write, tensor, frame), _in_fetch(frame)
+                done.of_numbers = done.own and only_of_numbers(write, frame)
+                done.of_argument = done.of_numbers and _is_argument(write, frame)
+                done.by_chance = cut_data.cuts_by_chance(write, frame)
+                done.masked = cut_data.loses_its_mask(write, frame)
             times = sum(earlier.write.frames == write.frames for earlier in memory.chain)
             if times:
                 frame = frame or frame_of(write)
@@ -160,7 +189,7 @@ class Detector(detector.Detector):
                 memory.after = before
                 in_one = _in_one_round(memory)
                 if in_one:
-                    self._tell(in_one, tensor)
+                    self._tell(in_one, tensor, in_one)
             memory.chain.append(done)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
@@ -172,64 +201,112 @@ class Detector(detector.Detector):
                 continue
             with unobserved():
                 memory.after = sample(alias)
-                again = self._again(memory, _of_array(alias))
+                again = _again(memory, _of_array(alias)) if self._knows_all(memory, alias) else []
                 in_one = _in_one_round(memory)
                 if in_one or (again and self._matters(again, alias, nodes)):
-                    self._tell(in_one or again, alias)
+                    self._tell(in_one or again, alias, memory.earlier[0] if memory.earlier else memory.chain)
                 elif memory.earlier is not None:
                     for done in memory.chain:
                         line = done.write.frames[-1]
                         self._right[line] = self._right.get(line, 0) + 1
 
-    def _again(self, memory: _Memory, array: bool) -> list[_Done]:
-        """The writes that did the same as in the round before, if all did. `array`: it is memory of an array."""
-        if memory.earlier is None or memory.after is None or same_values(memory.chain[0].before, memory.after):
-            return []
-        if all(map(_takes_from_batch, memory.chain)):
-            return memory.chain
-        first, left = memory.earlier
-        here = [done.write.frames[-1] for done in memory.chain]
-        if here != [done.write.frames[-1] for done in first]:
-            return []
-        afters = [*(done.before for done in memory.chain[1:]), memory.after]
-        left_by = [*(done.before for done in first[1:]), left]
-        found = []
-        adds = any(step_of(done.write.operation) == "add" for done in memory.chain)
-        moves = adds and all(done.of_numbers for done in memory.chain)
-        for done, after, then, left_then in zip(memory.chain, afters, first, left_by, strict=True):
-            around = (after.double(), then.before.double(), left_then.double())
-            if not (_is_same_again(done, *around) if array else _explains(done, *around, moves)):
-                return []
-            if not (same_values(done.before, after) and same_values(then.before, left_then)):
-                known = done.before != 0
-                scales = step_of(done.write.operation) == "scale"
-                done.uneven = scales and not _is_uniform(after[known] / done.before[known].double())
-                found.append(done)
-        return found
+    def _knows_all(self, memory: _Memory, alias: torch.Tensor) -> bool:
+        """Has only what was seen here written the memory in this round? `mul_(b).addcmul_(g, g)` is an average."""
+        version = self._versions.get(memory.chain[-1].write.storage, (None, alias._version))[1]
+        return version == alias._version and all(done.follows for done in memory.chain[1:])
 
     def _matters(self, again: list[_Done], alias: torch.Tensor, nodes: Iterable[Any]) -> bool:
         """Does the training use the memory? Of an array that is sure; a tensor must be saved by the graph."""
         if _is_uniform(again[0].before.double()):  # a time or a counter
             return False
-        if _of_array(alias):
+        if _of_array(alias) or all(done.by_chance or done.masked or _divides_argument(done) for done in again):
             return True
-        nodes = list(nodes)
-        below = (item for node in nodes for item, _ in node.next_functions)
-        leaves = {storage_of(item.variable) for item in below if hasattr(item, "variable")}
-        if storage_of(alias) in leaves:  # this is how a weight is trained
-            return False
-        if all(done.own for done in again) and any(done.uneven for done in again):
-            return not again[0].fetched  # it is divided by what it holds itself: no state is kept like this
-        start, stop = extent(alias)
-        held = (item for node in nodes for _, item in graph.held(node) if copyable(item))
-        spans = (extent(item) for item in held)
-        return not again[0].fetched and any(first < stop and start < last for first, last in spans)
+        return not again[0].fetched and _is_trained_with(again, alias, list(nodes))
 
-    def _tell(self, again: list[_Done], alias: torch.Tensor) -> None:
+    def _tell(self, again: list[_Done], alias: torch.Tensor, earlier: list[_Done]) -> None:
         written = [done.write for done in again]
+        since = min(done.write.moment for done in earlier)
+        lines = {write.frames[-1] for write in written}
+        for write in log.current().writes_to(written[0].storage):  # what else changes it in such a round
+            if write.moment >= since and write.frames and write.frames[-1] not in lines and _builds_on(write):
+                lines.add(write.frames[-1])
+                written.append(write)
         found = names.described(alias, scan.target_of(written[0]))
         rule = ARRAY_PART_WRITTEN if _of_array(alias) else RESCALED_AGAIN
         reporting.tell(rule, found, scan.mutations_of(written))
+
+
+def _again(memory: _Memory, array: bool) -> list[_Done]:
+    """The writes that did the same as in the round before, if all did. `array`: it is memory of an array."""
+    if memory.earlier is None or memory.after is None:
+        return []
+    if same_values(memory.chain[0].before, memory.after):
+        return memory.chain if _has_lost_its_mask(memory) else []
+    if all(done.by_chance or _takes_from_batch(done) for done in memory.chain):
+        return memory.chain
+    return _repeated(memory.chain, memory.after, *memory.earlier, array)
+
+
+def _repeated(
+    chain: list[_Done], now: torch.Tensor, first: list[_Done], left: torch.Tensor, array: bool
+) -> list[_Done]:
+    """The writes of a chain that did the same as those of an earlier one. The chains left `now` and `left`."""
+    if [done.write.frames[-1] for done in chain] != [done.write.frames[-1] for done in first]:
+        return []
+    afters = [*(done.before for done in chain[1:]), now]
+    left_by = [*(done.before for done in first[1:]), left]
+    found = []
+    adds = any(step_of(done.write.operation) == "add" for done in chain)
+    moves = adds and all(done.of_numbers for done in chain)
+    for done, after, then, left_then in zip(chain, afters, first, left_by, strict=True):
+        around = (after.double(), then.before.double(), left_then.double())
+        if not (_is_same_again(done, *around) if array else _explains(done, *around, moves)):
+            return []
+        if not (same_values(done.before, after) and same_values(then.before, left_then)):
+            known = done.before != 0
+            scales = step_of(done.write.operation) == "scale"
+            done.uneven = scales and not _is_uniform(after[known] / done.before[known].double())
+            found.append(done)
+    return found
+
+
+def _is_trained_with(again: list[_Done], alias: torch.Tensor, nodes: list[Any]) -> bool:
+    """Is it no weight, and divided by what it holds itself (no state is kept like this), or saved by the graph?"""
+    below = (item for node in nodes for item, _ in node.next_functions)
+    leaves = {storage_of(item.variable) for item in below if hasattr(item, "variable")}
+    if storage_of(alias) in leaves:  # this is how a weight is trained
+        return False
+    if all(done.own for done in again) and any(done.uneven for done in again):
+        return True
+    start, stop = extent(alias)
+    spans = (extent(item) for node in nodes for _, item in graph.held(node) if copyable(item))
+    return any(first < stop and start < last for first, last in spans)
+
+
+def _builds_on(write: Write) -> bool:
+    """Are the new values made of the old ones: `x /= n`, `x[:, [0, 2]] = 1 - x[:, [2, 0]]`?"""
+    if write.operation != "__setitem__":
+        return bool(step_of(write.operation))
+    located = sites.at_instruction(write.frames[-1], write.operation)
+    target = sites.target_node(located, write.operation)
+    node = located.node
+    if not isinstance(node, ast.Assign) or target is None:
+        return False
+    return any(ast.dump(part) == ast.dump(target) for part in ast.walk(node.value) if isinstance(part, type(target)))
+
+
+def _divides_argument(done: _Done) -> bool:
+    """Does a function divide what it was given by a number? (A product with a number may be a decay.)"""
+    return done.of_argument and spellings(done.write.operation)[0].rstrip("_") in CALLED_AS["div"]
+
+
+def _has_lost_its_mask(memory: _Memory) -> bool:
+    """Did the round before overwrite what the mask was made of, and is there nothing left to be masked?"""
+    if memory.earlier is None or not all(done.masked for done in memory.chain):
+        return False
+    first, left = memory.earlier
+    same = [done.write.frames[-1] for done in memory.chain] == [done.write.frames[-1] for done in first]
+    return same and not same_values(first[0].before, left)
 
 
 def _without_others(chain: list[_Done]) -> bool:
@@ -279,11 +356,6 @@ def _cuts(write: Write) -> bool:
     if write.operation in ("__ior__", "__iand__"):
         return True
     return (write.operation == "__setitem__" and write.region is None) or write.operation == "masked_fill_"
-
-
-def _is_augmented(write: Write) -> bool:
-    """Is it `x[i] += v`, whose first half has written the part already?"""
-    return isinstance(sites.at_instruction(write.frames[-1], write.operation).statement, ast.AugAssign)
 
 
 def _is_part(tensor: torch.Tensor) -> bool:

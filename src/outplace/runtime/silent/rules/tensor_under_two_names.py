@@ -9,12 +9,14 @@ name that is only there to write is a handle. A view in another shape is a handl
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
+from outplace.knowledge.silent_rules.lost import DETACHED_ALIAS_WRITTEN
 from outplace.knowledge.silent_rules.two_names import COPIED_CONTAINER_WRITTEN, TENSOR_UNDER_TWO_NAMES
 from outplace.model import Mutation
 from outplace.repair.syntax.code import Code, root_of
@@ -24,6 +26,7 @@ from outplace.runtime.record import hidden_writes
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.handed_in import HandedIn, function_of
 from outplace.runtime.silent.kept_before import copied_container, kept_before, summed_into_entry
 from outplace.runtime.silent.operands import frame_of, operands_of
 
@@ -164,31 +167,77 @@ def _writes(statement: ast.stmt, name: str) -> bool:
     return isinstance(root, ast.Name) and root.id == name
 
 
+def _is_detached(code: Code, statement: ast.stmt, name: str, other: str) -> bool:
+    """Was one made of the other by `detach()` or `.data`?"""
+    for node in ast.walk(code.scope(statement)):
+        bound = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(bound, ast.Name) and bound.id in (name, other) and isinstance(node, ast.Assign):
+            value = ast.unparse(node.value)
+            source = other if bound.id == name else name
+            if value == f"{source}.data" or value.startswith((f"{source}.detach()", f"{source}.data.")):
+                return True
+    return False
+
+
 class Detector(detector.Detector):
     """Looks for other names of a tensor that a statement of the user writes."""
 
     def __init__(self) -> None:
         self._told: set[tuple[CodeType, str]] = set()
         self._looks = hidden_writes.Seldom()
+        self._handed = HandedIn()
+        self.waiting = self._handed.waiting
 
     def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A tensor that requires no grad is about to be written."""
-        if len(write.frames) == 1 and self._looks.is_due(write.frames[0]):
-            frame = frame_of(write)
-            if frame is not None:
+        frame = frame_of(write) if self._is_due(write) else None
+        if frame is not None:
+            if len(write.frames) == 1:
                 scan.guarded(partial(self._look, write, tensor, frame))
                 reporting.raise_if_strict()
+            scan.guarded(partial(self._handed.look, write, tensor, frame))
 
     def on_graph_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A result of the graph is about to be written: `total += losses["sparse"]`."""
-        if write.operation == "__iadd__" and len(write.frames) == 1 and self._looks.is_due(write.frames[0]):
-            frame = frame_of(write)
-            if frame is not None:
+        frame = frame_of(write) if self._is_due(write) else None
+        if frame is not None:
+            if write.operation == "__iadd__" and len(write.frames) == 1:
                 scan.guarded(partial(self._look_at_graph, write, tensor, frame))
                 reporting.raise_if_strict()
+            scan.guarded(partial(self._handed.look, write, tensor, frame))
+
+    def on_no_grad_write(self, write: Write, tensor: torch.Tensor) -> None:
+        """A result of the graph is written without a record, as in the forward of a Function."""
+        if write.frames and function_of(write) is not None and self._is_due(write):
+            frame = frame_of(write)
+            if frame is not None:
+                scan.guarded(partial(self._handed.look, write, tensor, frame))
+
+    def _is_due(self, write: Write) -> bool:
+        if write.storage in self._handed.waiting:
+            scan.guarded(partial(self._handed.settle, write.storage))
+        return bool(write.frames) and self._looks.is_due(write.frames[-1])
+
+    def on_backward_start(self, nodes: Iterable[Any]) -> None:
+        """A backward shows that the program trains with what its functions have changed."""
+        self._handed.tell()
 
     def _look_at_graph(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> None:
-        self._look_at_sum(write, tensor, frame)
+        if not self._look_at_sum(write, tensor, frame):
+            self._look_at_result(write, tensor, frame)
+
+    def _look_at_result(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> bool:
+        """Does the function return what it writes, and does its caller read both the result and the argument?"""
+        standing, name = sites.statement_of(frame), _written_name(write)
+        if standing is None or name is None or (frame.f_code, name) in self._told:
+            return False
+        function = standing[0].function(standing[1])
+        if not isinstance(function, ast.FunctionDef) or not _returns(function, name):
+            return False
+        other = _name_of_caller(names.own_frames(None, frame), function, name)
+        if other is not None:
+            self._report(write, tensor, name, other, *standing, frame)
+        return other is not None
 
     def _look_at_sum(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> bool:
         standing, name = sites.statement_of(frame), _written_name(write)
@@ -211,13 +260,13 @@ class Detector(detector.Detector):
             return
         if self._look_at_sum(write, tensor, frame):
             return
-        containers = copied_container(tensor, frame, code, statement)
+        target = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
+        containers = copied_container(tensor, target, frame, code, statement)
         if containers is not None:
             words = dict(zip(("name", "other"), containers, strict=True))
             found = names.described(tensor, scan.target_of(write))
             reporting.tell(COPIED_CONTAINER_WRITTEN, found, scan.mutations_of([write]), words)
             return
-        target = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
         other = None if target is None else kept_before(write, target, frame, code, statement)
         if other is not None:
             self._report(write, tensor, scan.target_of(write) or "", other, code, statement, frame)
@@ -249,4 +298,5 @@ class Detector(detector.Detector):
         self._told.add((frame.f_code, name))
         written = (*scan.mutations_of([write]), *_further_writes(code, statement, name, frame.f_code.co_name))
         words = {"name": name, "other": other}
-        reporting.tell(TENSOR_UNDER_TWO_NAMES, names.described(tensor, name), written, words)
+        rule = DETACHED_ALIAS_WRITTEN if _is_detached(code, statement, name, other) else TENSOR_UNDER_TWO_NAMES
+        reporting.tell(rule, names.described(tensor, name), written, words)
