@@ -174,14 +174,15 @@ OPTIMIZER_STATE_BY_REFERENCE = SilentRule(
 RESCALED_AGAIN = SilentRule(
     "OUT336",
     "rescaled-again",
-    "data that stays from step to step is normalised in place at each step",
+    "data that stays from step to step is changed in place at each step",
     of="silent-other",
     message="this normalises in place a tensor that the next call normalises again: write out of place",
     check="warning",
     headline="{tensor} was changed by {op} several times, each time on top of the change before",
-    why="This tensor stays for the next step or call, and each of them rescales it in place. So the second one "
-    "rescales what the first one made, and the training sees other values each time.",
-    remedy="Write out of place: `adj = adj / deg`. Or normalise once, before the training.",
+    why="This tensor stays for the next step or call, and each of them changes it in place. So the second one works "
+    "on what the first one has left, and the training sees other values each time.",
+    remedy="Write out of place: `adj = adj / deg`. Or work on a copy: `x = x.clone()`. Or do it once, before the "
+    "training.",
     holder="the next step",
     kept=True,
     detector="rescaled_again",

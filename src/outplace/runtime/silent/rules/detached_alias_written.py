@@ -1,4 +1,4 @@
-"""A detached alias of an activation is written, and the activation is used later.
+"""A detached alias of a tensor is written, and the tensor is used later.
 
 `s = h.detach().flatten()`, `s.clamp_(0, 1)` for some statistics changes `h` itself, because `detach()` makes no copy.
 If no node has saved `h` yet, PyTorch raises nothing. Later operations use the changed values, and the gradient ignores
