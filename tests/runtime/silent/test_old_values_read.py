@@ -291,6 +291,23 @@ data = [(0, 0), (1, 0)]
     "one matrix for two embeddings": Bug(
         VECTORS, "OUT321", (("vectors, freeze=False", "vectors.clone(), freeze=False"),)
     ),
+    "frames of one buffer": Bug(
+        f"""
+import io
+net = nn.Linear(5, 5)
+class Reader:
+    def __init__(self, stream):
+        self.stream, self.buffer = stream, bytearray(20)
+    def __iter__(self):
+        for _ in range(6):
+            self.stream.readinto(self.buffer)  # !
+            yield torch.frombuffer(self.buffer, dtype=torch.float32).view(1, 5)
+frames = torch.cat(list(Reader(io.BytesIO(torch.randn(6, 5).numpy().tobytes()))))
+step = lambda x, y: F.mse_loss(net(frames), y)
+{ROWS}{STEPS}""",
+        "OUT311",
+        ((".view(1, 5)", ".view(1, 5).clone()"),),
+    ),
     "a copied transition": Bug(
         f"""
 net = nn.Linear(5, 5)

@@ -7,6 +7,7 @@ yields `torch.from_numpy(self.buffer)`, stores without such a call: then the ten
 
 from __future__ import annotations
 
+import ast
 import gc
 from collections import deque
 from collections.abc import Iterable
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple
 import torch
 
 from outplace.knowledge.silent_rules.lists import SAME_BUFFER_APPENDED
-from outplace.model import Tensor
-from outplace.runtime.locate import names
+from outplace.model import Mutation, Tensor
+from outplace.runtime.locate import names, sites
 from outplace.runtime.record import hidden_writes, log, untracked_aliases
 from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import bits, copyable, same_piece, unobserved
@@ -28,7 +29,7 @@ from outplace.runtime.silent import detector, reporting, scan
 
 _next_number = torch._C._autograd._get_sequence_nr
 _FROM_NUMPY: Any = torch.from_numpy
-_LARGEST, _MOST_ARRAYS = 1 << 16, 64
+_LARGEST, _MOST_ARRAYS, _MOST_ITEMS = 1 << 16, 64, 4096
 _CONTAINERS = (list, tuple, dict, deque)
 """A graph keeps tensors alive, too, but not in these."""
 _SEVERAL = 3
@@ -43,7 +44,7 @@ class _Found(NamedTuple):
     since: int
     written: list[Write]
     holds_both: bool = False
-    """Was the first object still alive when the third was stored? A queue for one item has dropped it by then."""
+    """Was the first object still alive when the third came? A queue for one item has dropped it by then."""
 
 
 def _over(value: Any) -> Any:
@@ -64,9 +65,37 @@ def _tell(found: _Found, line: Instruction) -> None:
     )
     if steps:
         reporting.tell(SAME_BUFFER_APPENDED, found.tensor, steps, place=line)
-    elif found.written:
+    elif not found.written:
+        filled = _filled_near(line)
+        if filled:
+            reporting.tell(SAME_BUFFER_APPENDED, found.tensor, filled, place=line)
+    else:
         tensor = replace(found.tensor, name=scan.target_of(found.written[-1]))
         reporting.tell(SAME_BUFFER_APPENDED, tensor, scan.mutations_of(found.written), place=line)
+
+
+def _is_listed(tensor: torch.Tensor) -> bool:
+    """Does a container hold the tensor, or a view of it?"""
+    if any(type(holder) in _CONTAINERS for holder in gc.get_referrers(tensor)):
+        return True
+    holders = [holder for holder in gc.get_objects() if type(holder) is list and 1 < len(holder) <= _MOST_ITEMS]
+    return any(type(item) is torch.Tensor and item._base is tensor for holder in holders for item in holder)
+
+
+def _filled_near(line: Instruction) -> tuple[Mutation, ...]:
+    """The calls that fill the memory: `stream.readinto(self.buffer)`, above `torch.frombuffer(self.buffer)`."""
+    located = sites.at_instruction(line)
+    code = sites.code_of(located.filename)
+    taken = code.at(located.site) if code is not None else None
+    if code is None or not isinstance(taken, ast.Call) or not taken.args:
+        return ()
+    source, found = ast.dump(taken.args[0]), []
+    for statement in ast.walk(code.scope(taken)):
+        call = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
+        if isinstance(call, ast.Call) and taken not in ast.walk(call) and source in map(ast.dump, call.args):
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+            found.append(Mutation(name, sites.site_of(code.path, statement, located.site.function)))
+    return tuple(found)
 
 
 class Detector(detector.Detector):
@@ -114,10 +143,10 @@ class Detector(detector.Detector):
             taken[:] = [item for item in taken[-_MOST_ARRAYS:] if item[0]() is not None]
             same = [item for item in taken if same_piece(item[0](), tensor)]
             changed = len(same) + 1 >= _SEVERAL and not torch.equal(bits(same[0][1]), bits(tensor))
-            if changed and any(type(holder) in _CONTAINERS for holder in gc.get_referrers(same[0][0]())):
+            if changed and _is_listed(same[0][0]()):
                 first, _, since = same[0]
                 written = self._writes_of(first(), since)
-                self.waiting[line] = _Found(first, names.described(tensor, None), since, written)
+                self.waiting[line] = _Found(first, names.described(tensor, None), since, written, holds_both=True)
             taken.append((Weak(tensor), tensor.clone(), _next_number()))
 
     def on_array_written(self, array: Any, place: Instruction) -> None:
