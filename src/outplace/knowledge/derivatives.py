@@ -23,7 +23,7 @@ _RATIOS = frozenset(("mul_", "div_"))
 _ADDING = frozenset(("add_",))
 _ADDING_UP = frozenset(
     ("scatter_add_", "index_add_", "scatter_reduce_", "index_reduce_", "addcmul_", "addcdiv_", "addmm_", "addmv_",
-     "addr_", "addbmm_", "baddbmm_", "lerp_")
+     "addr_", "addbmm_", "baddbmm_")
 )  # fmt: skip
 _THINNING = frozenset(("dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_"))
 """A part of the values is lost each time, and by chance another one."""
@@ -51,7 +51,7 @@ def step_of(operation: str) -> str:
 
 
 def adds_up(operation: str) -> bool:
-    """Does it add something new to the old values: `scatter_add_`, `lerp_`?"""
+    """Does it add something new to the old values: `scatter_add_`? (`lerp_` keeps an average.)"""
     return spellings(operation)[0] in _ADDING | _ADDING_UP
 
 

@@ -26,6 +26,6 @@ x, y = torch.randn(8, 3), torch.randn(8, 1)
 for _ in range(4):
     optimizer.zero_grad(set_to_none=False)  # overwrites
     loss = (net(x) - y).square().mean()
-    loss.backward()
+    loss.backward()  # overwrites
     optimizer.step()
 print("RESULT", loss.item())
