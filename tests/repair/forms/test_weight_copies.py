@@ -282,3 +282,41 @@ def test_weights_that_follow_a_gradient_and_go_back_are_for_a_person(command, gr
     (tmp_path / "train.py").write_text(source)
     forks.python(tmp_path, "-m", "outplace", *command, "train.py")
     assert (tmp_path / "train.py").read_text() == source
+
+
+NORMED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w, self.scale = nn.Parameter(torch.randn(2, 3)), nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+{own}        return (x @ self.w.t()).tanh() * self.scale
+
+
+net = Normed()
+x = torch.randn(4, 3, requires_grad=True)
+loss = net(x).square().sum()
+with torch.no_grad():
+    for p in net.parameters():
+        p.mul_(0.5)
+print(net.w.grad)
+loss.backward()
+print(round(net.w.grad.sum().item(), 4), round(net.scale.sum().item(), 4))
+"""
+
+
+@pytest.mark.parametrize("own", ["", "        self.scale.data.clamp_(max=0.8)\n"])
+def test_only_a_module_that_writes_nothing_is_safe(own, tmp_path):
+    """What a forward writes to its weights would go to the copies."""
+    source = NORMED.format(own=own)
+    (tmp_path / "train.py").write_text(source)
+    forks.python(tmp_path, "-m", "outplace", "fix", "train.py")
+    text = (tmp_path / "train.py").read_text()
+    assert (text == source) if own else (f"loss = {COPIES.format('net', 'x')}" in text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from outplace.knowledge.traits import method_has
 from outplace.repair.facts.aliases import span_of
@@ -36,17 +37,21 @@ def runs(files: Files, code: Code, call: ast.Call, home: Code, function: Functio
 
 def runs_within(files: Files, code: Code, node: ast.AST, home: Code, function: Function) -> bool:
     """Does a call in this node run the function, or run another one that does?"""
+    return node is function or any(found is function for _, found in functions_within(files, code, node))
+
+
+def functions_within(files: Files, code: Code, node: ast.AST) -> Iterator[tuple[Code, Function]]:
+    """The project's functions that the calls in this node run, and those that these run."""
     waiting: list[tuple[Code, ast.AST]] = [(code, node)]
     seen: set[ast.AST] = set()
     while waiting:
         code, node = waiting.pop()
-        if node is function and code is home:
-            return True
-        if node not in seen:
-            seen.add(node)
-            calls = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
-            waiting += [found[:2] for call in calls for found in functions_of(files, code, call) or ()]
-    return False
+        for call in (part for part in ast.walk(node) if isinstance(part, ast.Call)):
+            for home, function, _ in functions_of(files, code, call) or ():
+                if function not in seen:
+                    seen.add(function)
+                    waiting.append((home, function))
+                    yield home, function
 
 
 def constructors_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, ast.Call]]:

@@ -13,7 +13,7 @@ from outplace.repair.facts.aliases import facts_of_value, span_of
 from outplace.repair.facts.callees import runs
 from outplace.repair.facts.location import target_of
 from outplace.repair.syntax.calls import is_inplace_call
-from outplace.repair.syntax.code import Code, is_library, root_of
+from outplace.repair.syntax.code import Code, Function, is_library, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, earlier_statements
@@ -149,7 +149,7 @@ def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home:
                 continue
             arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
             edits += [_cloned(code, argument) for argument in arguments if _is_part(argument, path)]
-            sure = sure and path not in facts_of_value(files, code, call).names and _only_computes(function)
+            sure = sure and path not in facts_of_value(files, code, call).names and only_computes(function)
     return Given(function.name, tuple(edits), sure) if edits else None
 
 
@@ -159,7 +159,7 @@ def _is_part(node: ast.expr, path: str) -> bool:
     return ast.unparse(node) == path
 
 
-def _only_computes(function: ast.FunctionDef) -> bool:
+def only_computes(function: Function) -> bool:
     """Does it neither write nor store its arguments?"""
     for node in ast.walk(function):
         stored = isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store)

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from outplace.repair.facts.aliases import span_of
 from outplace.repair.facts.bug import Bug
-from outplace.repair.facts.callees import functions_of, runs
+from outplace.repair.facts.callees import functions_of, functions_within, runs
+from outplace.repair.forms.saver import only_computes
 from outplace.repair.syntax.code import Code, Function, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -84,6 +85,11 @@ def _is_of_module(files: Files, code: Code, call: ast.Call) -> bool:
     found = functions_of(files, code, call) or []
     by_name = isinstance(function, ast.Attribute) and function.attr == "forward"
     return bool(found) and not by_name and all(one.name == "forward" for _, one, _ in found)
+
+
+def only_compute(files: Files, calls: ModuleCalls) -> bool:
+    """Do the modules write nothing themselves? What they write to a weight would go to its copy."""
+    return all(only_computes(function) for code, call in calls for _, function in functions_within(files, code, call))
 
 
 def named(calls: ModuleCalls) -> str:

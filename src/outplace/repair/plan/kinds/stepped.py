@@ -72,14 +72,12 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
 
 
 def _of_modules(files: Files, bug: Bug, writes: list[Place]) -> Iterator[Candidate]:
-    """The module whose weights are written computes with copies of them, or what it returns is detached.
-
-    Only the layer itself runs between its innermost call and what it saves. So the copies are what it would save.
-    """
+    """The module whose weights are written computes with copies of them, or what it returns is detached."""
     if any(place.facts.sources & _FOLLOWED or _follows_gradients(place) for place in writes):
         return  # the next loss is meant for the new ones, or its gradient is to go through the update
     inner, outer = weight_copies.module_calls(files, bug)
     sure = bug.raised_at is None and bug.moment is None and all(place.facts.is_known for place in writes)
+    sure = sure and weight_copies.only_compute(files, inner)
     both = list(filter(None, [outer, inner] if outer != inner and not sure else [inner]))
     for calls in both if not any(place.facts.trained for place in writes) else ():
         title = f"Detach the result of {weight_copies.named(calls)}, whose weights no optimizer trains"
