@@ -132,6 +132,14 @@ class TestText:
         gone = replace(leaf(), site=replace(leaf().site, file="/gone.py"))
         assert "1 │ def scale(y):" in render(result(gone), "text")
 
+    def test_thousands_in_one_file(self):
+        """The first are shown in full; another file has its own."""
+        shown = render(result(*[assigned()] * 502, across()), "text").splitlines()
+        assert sum("saved here" in line for line in shown) == 500 + 1
+        short = [line for line in shown if line.startswith("src dir/model.py:8:9: OUT201 [error] item assignment")]
+        assert len(short) == 2 and "(saved at src dir/model.py:7)" in short[0]
+        assert "Found 502 errors and 1 warning in 2 files." in shown
+
 
 def test_concise():
     assert render(result(assigned(), across(), leaf(), failures=[broken()]), "concise").splitlines() == [
