@@ -352,6 +352,30 @@ h = self.a(x).abs()
 out = self.relu(h)
 return self.b(out + 1) + h
 """),
+    "an input that the first layer changes, and of which only the size is read": """
+net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(5, 5))
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(3):
+    x = torch.randn(6, 5)
+    loss = net(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    seen = x.size(0) + len(x)
+print("RESULT", loss.item(), seen)
+""",
+    "the same input again": """
+net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(5, 5))
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+x = torch.randn(6, 5)
+for _ in range(3):
+    out = net(x)
+    loss = out.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("RESULT", loss.item())
+""",
     "statistics of a batch": f"""
 net = nn.Linear(5, 5)
 def standardise(x):

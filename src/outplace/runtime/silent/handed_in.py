@@ -18,7 +18,7 @@ from outplace.knowledge.derivatives import normalises, step_of
 from outplace.knowledge.names import spellings
 from outplace.knowledge.silent_rules.functions import MISSING_MARK_DIRTY
 from outplace.knowledge.silent_rules.two_names import TENSOR_UNDER_TWO_NAMES
-from outplace.knowledge.traits import has, only_reshapes
+from outplace.knowledge.traits import has, only_reshapes, reads_nothing
 from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.flow import used_later
 from outplace.runtime.locate import names, sites
@@ -145,7 +145,7 @@ def _suspects(code: Code, statement: ast.stmt, explicit: bool) -> Iterator[tuple
             if not isinstance(path, _PATHS):
                 continue
             yield from ((path, place) for place in _places(code, statement, path))
-            if isinstance(path, ast.Name) and not says_so and used_later(code, statement, path.id):
+            if isinstance(path, ast.Name) and not says_so and _is_read(code, statement, path.id):
                 yield path, path
 
 
@@ -155,7 +155,7 @@ def _places(code: Code, statement: ast.stmt, path: ast.expr) -> Iterator[ast.exp
     for place, is_container in keepers(code, statement, ast.unparse(path), max(ends, default=0)):
         holder = place.value if isinstance(place, ast.Subscript) else place
         if isinstance(place, ast.Name) and not is_container:
-            read = used_later(code, statement, place.id)
+            read = _is_read(code, statement, place.id)
         elif isinstance(holder, ast.Attribute):
             read = _is_read_anywhere(code, holder.attr)
         else:
@@ -173,6 +173,25 @@ def _is_read_anywhere(code: Code, attribute: str) -> bool:
         if node.attr == attribute and isinstance(node.ctx, ast.Load) and not stores and not fills:
             return True
     return False
+
+
+def _is_read(code: Code, statement: ast.stmt, name: str) -> bool:
+    """Are the values read later, by another statement, not only the shape? The same call may write them again."""
+    if not used_later(code, statement, name):
+        return False
+    loops, own = code.loops(statement), set(ast.walk(statement))
+    first = loops[-1].lineno if loops else statement.lineno
+    for node in ast.walk(code.scope(statement)):
+        reads = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and node not in own
+        if reads and node.lineno >= first and not _asks_for_shape(code.parents.get(node)):  # type: ignore[attr-defined]
+            return True
+    return False
+
+
+def _asks_for_shape(above: ast.AST | None) -> bool:
+    if isinstance(above, ast.Call):
+        return isinstance(above.func, ast.Name) and above.func.id in ("len", "type", "isinstance")
+    return isinstance(above, ast.Attribute) and reads_nothing(above.attr)
 
 
 def _called(call: ast.Call) -> str:
