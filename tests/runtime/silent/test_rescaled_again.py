@@ -258,6 +258,30 @@ def test_a_time_that_goes_down_is_no_data():
     assert not watched.diagnoses
 
 
+def follow_the_network(weights, net):
+    wrong = (net(start()).argmax(1) == torch.tensor([1, 0])).float()
+    weights *= torch.exp(0.5 * wrong + torch.tensor([0.1, 0.2]))
+    weights /= weights.sum()
+
+
+def follow_a_table(weights, net):
+    wrong = torch.tensor([1.0, 0.0])
+    weights *= torch.exp(0.5 * wrong + torch.tensor([0.1, 0.2]))
+    weights /= weights.sum()
+
+
+@pytest.mark.parametrize(("change", "codes"), [(follow_the_network, []), (follow_a_table, ["OUT336"])])
+def test_weights_of_samples_that_follow_a_network(change, codes):
+    """In boosting they grow where the network is wrong. Nothing else may rescale them at each step."""
+    net, weights = torch.nn.Linear(2, 2), torch.tensor([0.3, 0.7])
+    with outplace.watch() as watched:
+        for _ in range(STEPS):
+            (weights * net(start()).square().sum(1)).sum().backward()
+            with torch.no_grad():
+                change(weights, net)
+    assert [one.code for one in watched.diagnoses] == codes
+
+
 def test_what_a_statement_computes_with(monkeypatch):
     seen = {}
 

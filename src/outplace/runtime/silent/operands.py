@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from outplace.knowledge.traits import draws, method_has, reads_nothing
+from outplace.repair.syntax.code import Code
 from outplace.runtime.errors import freed_names
 from outplace.runtime.locate import sites
 from outplace.runtime.record.log import Write
@@ -50,6 +51,28 @@ def only_of_numbers(write: Write, frame: FrameType) -> bool:
     return not any(map(draws, called)) and _computes_only_with(None, write, frame)
 
 
+def of_network(write: Write, frame: FrameType) -> bool:
+    """Is something that a network has computed in it: `weights *= torch.exp(net(x).argmax(1) != y)`?"""
+    located = sites.statement_of(frame)
+    if located is None:
+        return False
+    assigned = _assigned(*located)
+    seen, waiting = set[str](), operands_of(write)
+    for _ in range(_HOPS):
+        nodes = [node for expression in waiting for node in ast.walk(expression)]
+        called = (node.func for node in nodes if isinstance(node, ast.Call))
+        if any(_is_network(freed_names.value_of(function, frame)) for function in called):
+            return True
+        names = {node.id for node in nodes if isinstance(node, ast.Name)} - seen
+        seen |= names
+        waiting = [value for name in names for value in assigned.get(name, [])]
+    return False
+
+
+def _is_network(called: Any) -> bool:
+    return isinstance(called, torch.nn.Module) and any(True for _ in torch.nn.Module.parameters(called))
+
+
 def is_augmented(write: Write) -> bool:
     """Is it `x[i] += v`, whose first half has written the part already?"""
     return isinstance(sites.at_instruction(write.frames[-1], write.operation).statement, ast.AugAssign)
@@ -69,14 +92,19 @@ def _computes_only_with(storage: int | None, write: Write, frame: FrameType) -> 
     operands = operands_of(write)
     if located is None or not operands:
         return False
-    code, statement = located
+    assigned = _assigned(*located)
+    return all(_is_own(operand, frame, storage, assigned, _HOPS) for operand in operands)
+
+
+def _assigned(code: Code, statement: ast.stmt) -> dict[str, list[ast.expr]]:
+    """What is assigned to each name in the function of a statement."""
     result: dict[str, list[ast.expr]] = {}
     for item in ast.walk(code.scope(statement)):
         if isinstance(item, ast.Assign):
             for target in item.targets:
                 if isinstance(target, ast.Name):
                     result.setdefault(target.id, []).append(item.value)
-    return all(_is_own(operand, frame, storage, result, _HOPS) for operand in operands)
+    return result
 
 
 def _is_own(node: ast.expr, frame: FrameType, storage: int | None, made: dict[str, list[ast.expr]], hops: int) -> bool:

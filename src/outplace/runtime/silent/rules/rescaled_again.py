@@ -6,7 +6,7 @@ normalises what is normalised already. `adj += eye`, `adj /= deg` in a forward d
 A round is the time between two backwards. It is a bug if the same lines do the same to the same memory in a later
 round, and the memory still has what the earlier round left there. Its contents tell this, or its version: nothing but
 the writes of these lines has moved it. A running average is fine: it decays, or adds something new. A write that
-changes nothing the second time is fine, too.
+changes nothing the second time is fine, too. So is what follows a network: the weights of samples in boosting.
 
 A batch that is a part of the data (`for ids in data.split(8)`, `ids[mask] = 0`) and has a name of its own is no state:
 whatever takes from it or cuts holes into it in a later round as well, is a bug.
@@ -38,7 +38,7 @@ from outplace.runtime.record.snapshots import PLAIN, copyable, extent, same_valu
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.untracked_aliases import Weak, is_older
 from outplace.runtime.silent import cut_data, detector, reporting, scan
-from outplace.runtime.silent.operands import frame_of, is_augmented, only_of_itself, only_of_numbers
+from outplace.runtime.silent.operands import frame_of, is_augmented, of_network, only_of_itself, only_of_numbers
 
 _MOST_MEMORIES, _MOST_OF_A_LINE, _MOST_PENDING = 4_000, 256, 128
 _LARGEST = 1 << 22
@@ -76,6 +76,8 @@ class _Done:
     """Does it multiply, not everywhere by the same factor?"""
     by_chance: bool = False
     """Does it cut holes at random?"""
+    of_network: bool = False
+    """Does the statement compute with what a network gives?"""
     masked: bool = False
     """Does it overwrite what a mask was made of?"""
 
@@ -179,6 +181,7 @@ class Detector(detector.Detector):
                 done.own, done.fetched = only_of_itself(write, tensor, frame), _in_fetch(frame)
                 done.of_numbers = done.own and only_of_numbers(write, frame)
                 done.of_argument = done.of_numbers and _is_argument(write, frame)
+                done.of_network = of_network(write, frame)
                 done.by_chance = cut_data.cuts_by_chance(write, frame)
                 done.masked = cut_data.loses_its_mask(write, frame)
             times = sum(earlier.write.frames == write.frames for earlier in memory.chain)
@@ -238,7 +241,7 @@ class Detector(detector.Detector):
 
 def _again(memory: _Memory, array: bool) -> list[_Done]:
     """The writes that did the same as in the round before, if all did. `array`: it is memory of an array."""
-    if memory.earlier is None or memory.after is None:
+    if memory.earlier is None or memory.after is None or any(done.of_network for done in memory.chain):
         return []
     if same_values(memory.chain[0].before, memory.after):
         return memory.chain if _has_lost_its_mask(memory) else []
