@@ -50,7 +50,7 @@ def check(**tensors):
 def with_marks():
     """Is there no tag on what is made here?"""
     assert loaded_code.unmarked is not None, loaded_code.why_tags
-    assert not torch.is_anomaly_enabled()
+    assert not torch.is_anomaly_enabled() or sys.version_info < (3, 11)  # there, each frame might catch an error
 
 
 def only_tags():
@@ -313,7 +313,7 @@ def case_an_exception_leaves_the_watch():
         frames = traceback.extract_tb(error.__traceback__)
         assert [frame.name for frame in frames] == ["case_an_exception_leaves_the_watch", "fail"]
         assert frames[-1].line == 'raise ValueError(f"no {x}")'
-        assert (frames[-1].colno, frames[-1].end_colno) == (4, 31)
+        assert sys.version_info < (3, 11) or (frames[-1].colno, frames[-1].end_colno) == (4, 31)
     else:
         raise AssertionError("it has not left")
     assert fail.__code__ is own and not torch.is_anomaly_enabled()
@@ -497,7 +497,8 @@ def case_a_everything_is_put_back():
         double(X)
     assert [id(function.__code__) for function in functions] == before
     assert ([id(f.__code__.co_consts) for f in functions], [hash(f.__code__) for f in functions]) == constants
-    assert not [name for name in vars(builtins) if "outplace" in name]
+    left = [name for name in vars(builtins) if "outplace" in name]
+    assert not left, left
 
 
 def compiled(x):

@@ -81,6 +81,8 @@ class _Sample(NamedTuple):
     thread: int
     nodes: list[Any]
     functions: list[Any]
+    results: list[Any]
+    """What they made. The node of a Function lives only as long. On torch 2.6, asking a dead one ends the process."""
 
 
 def _samples() -> list[_Sample]:
@@ -111,9 +113,10 @@ def _make_nodes(thread: int) -> _Sample:
             return x * 2
 
     leaf = torch.ones(1, device="cpu", requires_grad=True)
-    nodes = [(leaf * 2).grad_fn for _ in range(40)]
-    functions = [Twice.apply(leaf).grad_fn for _ in range(3)]
-    return _Sample(thread, nodes[-3:], functions)
+    products = [leaf * 2 for _ in range(40)][-3:]
+    results = [Twice.apply(leaf) for _ in range(3)]
+    nodes, functions = [product.grad_fn for product in products], [result.grad_fn for result in results]
+    return _Sample(thread, nodes, functions, [*products, *results])
 
 
 def _fitting(samples: list[_Sample]) -> Iterator[_Layout]:
