@@ -423,6 +423,19 @@ for _ in range(6):
     optimizer.step()
 print("RESULT", loss.item())
 """,
+    "a counter beside it": f"""
+net = nn.Linear(5, 5)
+class Scaler:
+    calls = 0
+    def __call__(self, x):
+        own = x.clone()
+        own /= own.sum()
+        self.calls += 1
+        return own
+scaler = Scaler()
+def step(x, y):
+    return F.mse_loss(net(scaler(x)), y)
+{ROWS}{STEPS}""",
     "masks that grow": f"""
 net = nn.Linear(5, 5)
 masks = [torch.ones(5, 5)]
@@ -480,6 +493,7 @@ def run(zygote: Zygote, folder: Path, program: str) -> tuple[dict[str, set[int]]
     (folder / "program.py").write_text(HEAD + program)
     found = zygote.run(folder, "program.py")
     assert found.status == 0, found.output
+    assert "could not read" not in found.output  # an error in outplace
     lines: dict[str, set[int]] = {}
     for one in found.report["diagnoses"]:
         named = {mutation["site"]["line"] for mutation in one["mutations"]}

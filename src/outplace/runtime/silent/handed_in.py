@@ -127,8 +127,9 @@ def _is_computed_with(code: Code, statement: ast.stmt, name: str) -> bool:
     """Does the function use what it has written in something other than a further write, and not only return it?"""
     last: ast.stmt = statement
     for later in ast.walk(code.scope(statement)):
-        if isinstance(later, ast.AugAssign) and later.lineno > last.lineno and root_of(later.target).id == name:  # type: ignore[attr-defined]
-            last = later
+        if isinstance(later, ast.AugAssign) and later.lineno > last.lineno:
+            root = root_of(later.target)
+            last = later if isinstance(root, ast.Name) and root.id == name else last
     return used_later(code, last, name)
 
 
