@@ -207,6 +207,13 @@ def test_but_not_for_another_loss(change, tmp_path):
     assert text.index("joint.backward") > text.index("opts[1].step")
 
 
+def test_the_source_alone_shows_it_only_if_all_is_cleared_first():
+    source = of_towers(early=STEP, late="").replace(
+        "for opt in opts:\n        opt", "for opt in opts[:2]:\n        opt"
+    )
+    assert repaired(source).text == source
+
+
 def test_a_loss_that_was_shown_keeps_its_value_where_the_optimizers_share_weights(tmp_path):
     source = """
 import torch

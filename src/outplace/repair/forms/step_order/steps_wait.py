@@ -67,7 +67,8 @@ def of_one_loss(order: Order) -> Iterator[Reordering]:
         return
     training = Training(order)
     stepped = training.parameters(order.outer_step, "step")
-    plain = order.moment.from_source and not any(training.parameters(item, "forward") & stepped for item in between)
+    plain = order.moment.from_source and order.moment.complete and training.clears_all_first()
+    plain = plain and not any(training.parameters(item, "forward") & stepped for item in between)
     edits = moved_behind(code, steps, order.outer_backward)
     yield Reordering("Step after the last backward: both losses train what they share", "failed", edits, plain=plain)
 

@@ -90,6 +90,13 @@ class Training:
             own = frozenset() if event.kind == "backward" else own
         return _replayed(limited[::-1]) == _replayed(self._events)
 
+    def clears_all_first(self) -> bool:
+        """Are the gradients of all weights that are stepped cleared before the first backward?"""
+        events = self._order.moment.events
+        first = next((number for number, event in enumerate(events) if event.kind == "backward"), 0)
+        cleared = frozenset[int]().union(*(event.parameters for event in events[:first] if event.kind == "clear"))
+        return all(event.parameters <= cleared for event in events if event.kind == "step")
+
     def trains_again(self) -> bool | None:
         """Does the next step after the backward update parameters that the step before it also updated?
 
