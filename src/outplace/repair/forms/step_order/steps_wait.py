@@ -70,7 +70,9 @@ def of_one_loss(order: Order) -> Iterator[Reordering]:
     plain = order.moment.from_source and order.moment.complete and training.clears_all_first()
     plain = plain and not any(training.parameters(item, "forward") & stepped for item in between)
     edits = moved_behind(code, steps, order.outer_backward)
-    yield Reordering("Step after the last backward: both losses train what they share", "failed", edits, plain=plain)
+    yield Reordering(
+        "Let the steps wait for the last backward: both losses train what they share", "failed", edits, plain=plain
+    )
 
 
 def _with_inputs(code: Code, backward: ast.stmt, weights: str) -> Edit:
