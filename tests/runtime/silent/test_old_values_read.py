@@ -139,7 +139,40 @@ for _ in range(3):
 print("RESULT", loss.item())
 """
 
+TASKS = """
+net = nn.Linear(5, 4)
+heads = nn.ModuleDict({"a": nn.Linear(4, 1), "b": nn.Linear(4, 1)})
+optimizer = torch.optim.SGD([*net.parameters(), *heads.parameters()], 0.1)
+for step in range(3):
+    x, y = torch.randn(6, 5), torch.randn(6, 1)
+    grads = {}
+    for task, head in heads.items():
+        optimizer.zero_grad(set_to_none=False)  # !
+        loss = F.mse_loss(head(net(x)), y)
+        loss.backward()  # !
+        grads[task] = [p.grad for p in net.parameters()]
+    for p, one, other in zip(net.parameters(), grads["a"], grads["b"]):
+        p.grad = one - 0.5 * other
+    optimizer.step()
+print("RESULT", loss.item())
+"""
+HANDLES = """
+net, grads = nn.Linear(5, 4), {}
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for step in range(4):
+    optimizer.zero_grad(set_to_none=False)
+    net(torch.randn(3, 5)).pow(2).mean().backward()
+    for name, p in net.named_parameters():
+        grads[name] = p.grad
+    total = sum(grad.norm() for grad in grads.values())
+    optimizer.step()
+print("RESULT", total.item())
+"""
+
 BUGS = {
+    "gradients of tasks": Bug(
+        TASKS, "OUT307", (("(set_to_none=False)", "()"), ("[p.grad for p", "[p.grad.clone() for p"))
+    ),
     "a skip that the next level rectifies": Bug(
         forward("""
 x, skips = self.a(x), []
@@ -436,6 +469,7 @@ scaler = Scaler()
 def step(x, y):
     return F.mse_loss(net(scaler(x)), y)
 {ROWS}{STEPS}""",
+    "gradients that have names": HANDLES,
     "masks that grow": f"""
 net = nn.Linear(5, 5)
 masks = [torch.ones(5, 5)]

@@ -26,10 +26,12 @@ from outplace.runtime.record.snapshots import PLAIN
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.user_files import fields_of
 from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.kept_before import is_read
 from outplace.runtime.silent.marks import items_of
 
 _BACKWARDS = 12
 """So many backwards are looked at, then the 16th, 32nd and so on."""
+_MOST_ITEMS = 256
 _ALONE = 2
 """The references to an object that nothing else holds, while `getrefcount` counts them."""
 
@@ -45,8 +47,10 @@ class _Due:
         return int(nth <= _BACKWARDS or nth & (nth - 1) == 0)
 
 
-def _holds(value: Any, gradient: torch.Tensor) -> bool:
-    return value is gradient or any(item is gradient for item in items_of(value))
+def _holds(value: Any, gradient: torch.Tensor, depth: int = 2) -> bool:
+    if value is gradient:
+        return True
+    return depth > 0 and any(_holds(item, gradient, depth - 1) for item in list(items_of(value))[:_MOST_ITEMS])
 
 
 def _mentions_gradient(statement: ast.AST) -> bool:
@@ -57,8 +61,42 @@ def _is_taken_for_another(code: Code, statement: ast.stmt, name: str) -> bool:
     """Is the name read after this statement, in one that computes with `.grad` as well?"""
     if not read_later(code, statement, name):
         return False
-    users = (node for node in ast.walk(code.scope(statement)) if isinstance(node, _SIMPLE) and reads(node, name))
+    users = (node for node in ast.walk(code.scope(statement)) if isinstance(node, _SIMPLE) and _takes(node, name))
     return any(_mentions_gradient(user) for user in users if not binds(user, name))
+
+
+def _takes(user: ast.AST, name: str) -> bool:
+    """Does the statement itself take a value from the name? `grads[key] = p.grad` and `grads.append(p.grad)` do not."""
+    if isinstance(user, ast.For):
+        return reads(user.iter, name)
+    if isinstance(user, ast.Assign) and all(isinstance(target, ast.Subscript) for target in user.targets):
+        held = any(ast.unparse(target.value) != name for target in user.targets if isinstance(target, ast.Subscript))
+        return reads(user.value, name) or (held and reads(user, name))
+    call = user.value if isinstance(user, ast.Expr) else None
+    if isinstance(call, ast.Call) and ast.unparse(call.func) in (f"{name}.append", f"{name}.extend", f"{name}.update"):
+        return any(reads(argument, name) for argument in call.args)
+    return reads(user, name)
+
+
+def _is_filled_by_turns(code: Code, statement: ast.stmt, name: str) -> bool:
+    """Does each turn of the loop around this backward put gradients beside the earlier ones: `grads[task] = ...`?"""
+    loops = code.loops(statement)
+    if (
+        not loops
+        or any(binds(node, name) for node in ast.walk(loops[0]))
+        or not is_read(code, loops[0], ast.Name(name))
+    ):
+        return False
+    for node in ast.walk(loops[0]):
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(target, ast.Subscript) and ast.unparse(target.value) == name:
+            turn = isinstance(target.slice, ast.Name) and binds(loops[0], target.slice.id)
+            if turn and _mentions_gradient(node):  # another key in each turn
+                return True
+        call = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == f"{name}.append" and _mentions_gradient(call):
+            return True
+    return False
 
 
 _SIMPLE = ast.Assign | ast.AugAssign | ast.Expr | ast.For | ast.Return
@@ -70,7 +108,9 @@ def _names_of(gradient: torch.Tensor, frames: list[FrameType]) -> Iterator[str]:
         held = [name for name, value in frame.f_locals.items() if _holds(value, gradient)]
         standing = sites.statement_of(frame) if held else None
         for name in held if standing is not None else ():
-            if standing is not None and _is_taken_for_another(*standing, name):
+            if standing is not None and (
+                _is_taken_for_another(*standing, name) or _is_filled_by_turns(*standing, name)
+            ):
                 yield name
 
 
