@@ -133,7 +133,8 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 def main() -> int:
     """Run the suite and print the table."""
     options = _options()
-    runs = {way: _kept(way, options) or _run(way, options) for way in WAYS}
+    with tempfile.TemporaryDirectory() as options.bytecode:  # outplace's own files are compiled once, as usual
+        runs = {way: _kept(way, options) or _run(way, options) for way in WAYS}
     for way, run in runs.items():
         if not run.tests:
             print(run.output[-4000:])
@@ -188,7 +189,8 @@ def _run(way: str, options: argparse.Namespace) -> Run:
         result, output = Path(scratch, "result.json"), Path(scratch, "output.txt")
         path = os.pathsep.join([str(folder.resolve()) for folder in options.path] + [scratch])
         threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        fixed = {"PYTHONPATH": path, "PYTHONHASHSEED": "0", "PEERS_RESULT": str(result), **threads}
+        bytecode = {"PYTHONPYCACHEPREFIX": str(options.bytecode), "PYTHONDONTWRITEBYTECODE": ""}
+        fixed = {"PYTHONPATH": path, **bytecode, "PYTHONHASHSEED": "0", "PEERS_RESULT": str(result), **threads}
         command = [options.python, "-m", "pytest", "-p", "peers_plugin", "-p", "no:randomly", "-p", "no:cacheprovider"]
         command += [*arguments, *options.pytest_arguments]
         start = time.monotonic()
