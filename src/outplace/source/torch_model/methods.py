@@ -35,6 +35,8 @@ def tensor_attribute(interpreter: Interpreter, tensor: Tensor, name: str, node: 
     """An attribute of a tensor; None where it is a method."""
     if name == "shape":
         return shapes.as_value(tensor.shape)
+    if name == "ndim":
+        return shapes.dimensions(tensor.shape)
     if name == "data" and tensor.sequence:
         inside = copy.copy(tensor)
         inside.sequence = False
@@ -84,7 +86,7 @@ def tensor_method(
     interpreter: Interpreter, tensor: Tensor, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """A method of a tensor."""
-    if method_has(name, "plain_method") and name != "size" and not (name == "type" and (args or keywords)):
+    if method_has(name, "plain_method") and name not in _TENSOR_METHODS and not (name == "type" and (args or keywords)):
         return PLAIN
     if has(name, "may_give_indices"):
         return reduced(interpreter, name, [tensor, *args], keywords, node, True)
@@ -297,7 +299,10 @@ def _size(
 
 
 _TENSOR_METHODS: dict[str, Any] = {
-    "size": _size, "set_": _set, "clone": _clone, "copy_": _copy_into, "as_subclass": _alias,
+    "size": _size, "dim": lambda i, t, a, k, n: shapes.dimensions(t.shape),
+    "ndimension": lambda i, t, a, k, n: shapes.dimensions(t.shape),
+    "numel": lambda i, t, a, k, n: shapes.elements(t.shape), "nelement": lambda i, t, a, k, n: shapes.elements(t.shape),
+    "set_": _set, "clone": _clone, "copy_": _copy_into, "as_subclass": _alias,
     "backward": _backward, "detach": detached, "detach_": _detach_in_place, "requires_grad_": _requires_grad,
     "register_hook": _register_hook, "numpy": _numpy, "to": _converted, "cuda": _converted, "cpu": _converted,
     "float": _as_float, "half": _as_float, "double": _as_float, "bfloat16": _as_float, "type_as": _converted,

@@ -111,7 +111,8 @@ def _shared_result(interpreter: Interpreter, call: OpCall, number: str) -> Tenso
             continue
         if layouts.copies_unless_packed(op_name) and not interpreter.reordered:
             wanted = shapes.result_shape(op_name, call.args, call.keywords, call.layer)
-            sure = sure or bool(source.packed) or layouts.only_splits(source.shape, wanted)
+            splits = not has(op_name, "keeps_shape") and layouts.only_splits(source.shape, wanted)
+            sure = sure or bool(source.packed) or splits
         if how == "same" and sure:
             return source
         result = Tensor(source.storage, dtype=source.dtype, of=source if how not in ("detached", "untracked") else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Sequence
 
 from outplace.knowledge.ops import lookup
@@ -464,3 +465,14 @@ def as_value(shape: Shape | None) -> Value:
     if shape is None:
         return PLAIN
     return Items([PLAIN if size is None else Const(size) for size in shape], "tuple")
+
+
+def dimensions(shape: Shape | None) -> Value:
+    """What `x.ndim` and `x.dim()` give."""
+    return PLAIN if shape is None else Const(len(shape))
+
+
+def elements(shape: Shape | None) -> Value:
+    """What `x.numel()` gives."""
+    sizes = () if shape is None else [size for size in shape if size is not None]
+    return PLAIN if shape is None or len(sizes) < len(shape) else Const(math.prod(sizes))
