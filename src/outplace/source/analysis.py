@@ -129,17 +129,21 @@ def _findings(hits: list[Hit], module: Module) -> list[Finding]:
 
 
 def _certain_for_each_value(hits: list[Hit]) -> list[Hit]:
-    """Makes a hit of a statement that was run on several values uncertain, unless it is a hit for each value."""
+    """Makes a hit of a statement that was run on several values uncertain, unless it is a hit for each value.
+
+    A shape that does not fit is then no hit: the program has tested before which of the shapes it is.
+    """
     wrong: dict[tuple[str, int, int], set[int]] = {}
     for hit in hits:
         for number, place, _ in _group(hit):
             wrong.setdefault((hit.kind, id(hit.place.node), number), set()).add(place)
-    return [
-        hit
-        if all(len(wrong[hit.kind, id(hit.place.node), number]) >= count for number, _, count in _group(hit))
-        else replace(hit, certain=False)
-        for hit in hits
-    ]
+    found = []
+    for hit in hits:
+        if all(len(wrong[hit.kind, id(hit.place.node), number]) >= count for number, _, count in _group(hit)):
+            found.append(hit)
+        elif not hit.detail.startswith("shape"):
+            found.append(replace(hit, certain=False))
+    return found
 
 
 def _group(hit: Hit) -> Group:

@@ -251,7 +251,7 @@ def exclude(one: Group, other: Group) -> bool:
     return any(places.get(number, place) != place for number, place, _ in other)
 
 
-_MOST_ALIKE = 64
+_MOST_ALIKE = 256
 
 
 class Hits(list[Hit]):

@@ -85,6 +85,28 @@ SNIPPETS = {
                 out[0] = torch.randn(2, 2, 5)
             return out
     """,
+    "one of several shapes": """
+        many = int(input())
+        x = torch.rand(1, 2, 4) if many else torch.rand(7)
+        y = torch.rand(5) if many else torch.rand(7)
+        places = torch.zeros(1, 2, 4)
+        places[:] = x
+        places += x
+        places[:] = y  # error: shape-dtype
+        places += y  # error: shape-dtype
+    """,
+    "a test of the number of dimensions": """
+        def rows(x):
+            x = x if x.ndim == 3 else x.unsqueeze(0)
+            out = torch.zeros(1, 2, 4)
+            out += x if x.dim() == 3 and x.numel() == 8 else torch.zeros(9)
+            return out
+
+        rows(torch.rand(1, 2, 4))
+        rows(torch.rand(2, 4))
+        wrong = torch.zeros(torch.rand(2, 4).ndim)
+        wrong += torch.rand(3)  # error: shape-dtype
+    """,
 }
 
 test_snippet = as_test(SNIPPETS)

@@ -198,7 +198,7 @@ def _set_tensor_item(
     advanced = _is_advanced(key)
     written = tensor.region if advanced else regions.part(tensor, key)
     if not again or advanced:  # the first half of `x[mask] += v` has written a copy
-        _check_item_write(interpreter, tensor, key, values, written, node)
+        _check_item_write(interpreter, tensor, key, value, written, node)
     place, name = interpreter.place(node), target_text(node)
     placed = advanced is False and not again and _is_value(value)
     interpreter.tape.write(tensor, place, "item assignment", target=name, region=written, placed=placed)
@@ -219,14 +219,16 @@ _HOW = {True: "item assignment by index", False: "item assignment by view", None
 
 
 def _check_item_write(
-    interpreter: Interpreter, tensor: Tensor, key: Value, values: list[Tensor], written: Region | None, node: ast.AST
+    interpreter: Interpreter, tensor: Tensor, key: Value, value: Value, written: Region | None, node: ast.AST
 ) -> None:
-    """What PyTorch refuses at once. `values` are the tensors that are assigned, `written` is the part they go to."""
+    """What PyTorch refuses at once. `value` is what is assigned, `written` is the part that it goes to."""
+    values = list(tensors_in(value))
     advanced = _is_advanced(key)
     check_write(interpreter, tensor, node, _HOW[advanced], values)
     if advanced is False:
         places = shapes.item_shape(tensor.shape, key)
-        if not shapes.fits_into(places, [shapes.without_ones(item.shape) for item in values]):
+        sizes = ([shapes.without_ones(item.shape) for item in tensors_in(option)] for option in options(value))
+        if not any(shapes.fits_into(places, of_option) for of_option in sizes):
             in_data = any_grad([tensor, *values]) is False
             detail = "shape of data" if in_data else "shape"
             interpreter.hit("shape-dtype", node, tensor.known and tensor.certain, detail)
