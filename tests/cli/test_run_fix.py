@@ -144,9 +144,9 @@ def test_the_bug_lies_in_another_file(file, tmp_path):
 
 STEPPED = """import torch
 
-net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-loss = net(torch.ones(1, 2)).sum()
+w = torch.ones(2, requires_grad=True)
+opt = torch.optim.SGD([w], lr=0.1)
+loss = w.square().sum()
 loss.backward(retain_graph=True)
 opt.step()
 print("STEP")

@@ -65,10 +65,10 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
     by_hand = [place for place in known if "gradient" not in place.facts.sources]
     if not places or len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
         return
-    yield from _of_modules(files, bug, by_hand)
     if bug.raised_at is not None:
         for candidate in copies_for_backward(by_hand[0]):
             yield replace(candidate, safety="unsafe", provable=True)
+    yield from _of_modules(files, bug, by_hand)
 
 
 def _of_modules(files: Files, bug: Bug, writes: list[Place]) -> Iterator[Candidate]:
