@@ -102,3 +102,48 @@ HANDED_IN = TRAINING.replace(UPDATE, "    update(loss_g)\n").replace("for _ in",
 @pytest.mark.parametrize("intent, new_weights", [("old-weights", False), ("new-weights", True)])
 def test_a_backward_in_another_function(intent, new_weights, repaired):
     assert repaired(HANDED_IN, "--intent", intent)[0] == by_hand(new_weights)
+
+
+ESTIMATED = """import torch
+from torch import nn
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    def forward(self, x):
+        return self.net(x).squeeze(-1)
+class Learner:
+    def __init__(self):
+        self.actor, self.critic = Net(), Net()
+        self.opt = torch.optim.SGD([*self.actor.parameters(), *self.critic.parameters()], lr=0.1)
+    def estimate(self, x, rewards):
+        values = self.critic(torch.cat([x, x[:1]]))
+        return rewards + 0.9 * values[1:], rewards + 0.9 * values[1:] - values[:-1]
+    def update(self, x, rewards):
+        returns, gain = self.estimate(x, rewards)
+        for _ in range(3):
+            loss = ({value} - returns).square().mean() - (self.actor(x) * gain).mean()
+            self.opt.zero_grad()
+            loss.backward(retain_graph=True)
+            self.opt.step()
+        return loss.item()
+print("RESULT", Learner().update(torch.randn(5, 3), torch.randn(5)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "detached"),
+    [
+        ("self.critic(x)", True),  # the rounds fit the critic to what it has said before
+        ("self.actor(x)", False),  # the critic is trained through these values only
+    ],
+)
+def test_targets_that_a_function_computes_before_the_rounds(value, detached, repaired, tmp_path):
+    program = ESTIMATED.format(value=value)
+    computed, loop = "        returns, gain = self.estimate(x, rewards)\n", "        for _ in range(3):\n"
+    result, said = repaired(program)
+    cuts = "        returns = returns.detach()\n        gain = gain.detach()\n"
+    meant = program.replace(loop, f"{cuts if detached else ''}{loop}{'' if detached else '    ' + computed}")
+    (tmp_path / "meant.py").write_text(meant)
+    assert result == forks.python(tmp_path, "meant.py").stdout.strip(), said

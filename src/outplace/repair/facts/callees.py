@@ -10,7 +10,7 @@ from outplace.repair.facts.aliases import span_of
 from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, Function, is_library
 from outplace.repair.syntax.files import Files
-from outplace.source.facts import Definition
+from outplace.source.facts import Definition, Span
 
 
 def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function, bool] | None:
@@ -52,6 +52,15 @@ def functions_within(files: Files, code: Code, node: ast.AST) -> Iterator[tuple[
                     seen.add(function)
                     waiting.append((home, function))
                     yield home, function
+
+
+def networks_within(files: Files, code: Code, node: ast.AST) -> Iterator[Function | Span]:
+    """What computes with weights in the calls of this node, and in what they run: forwards, and calls that made layers."""
+    parts = [(code, node), *functions_within(files, code, node)]
+    yield from (function for _, function in parts[1:] if isinstance(function, Function) and function.name == "forward")
+    for home, part in parts:
+        for call in (item for item in ast.walk(part) if isinstance(item, ast.Call)):
+            yield from files.inquiry.call(span_of(home, call)).layers
 
 
 def constructors_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, ast.Call]]:

@@ -65,7 +65,7 @@ def reorderings(
         yield from _in_one_round(order, files, unused, intent, bug)
     if loop is not None:
         yield from run_again.where_it_is_used(order, files)
-        yield from run_again.in_each_round(order, loop)
+        yield from run_again.in_each_round(order, loop, files)
         yield from steps_wait.behind_the_loop(order, loop)
     if order.in_one_round and not moment.from_source:
         yield from update_first(order, files, shared=False)

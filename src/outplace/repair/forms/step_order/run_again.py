@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from outplace.repair.facts.attributes import is_built_once
+from outplace.repair.facts.callees import networks_within
 from outplace.repair.forms.step_order.forward import Remade, is_forward, made_last, remade, runs, uses
 from outplace.repair.forms.step_order.lines import (
     binds_within,
@@ -25,7 +26,7 @@ from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, names_in, reads, used_later
 
 
-def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
+def in_each_round(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
     """Values that are computed once, before the loop, and used by the backward of every iteration."""
     if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
         return  # each iteration steps another optimizer, so the iterations do not repeat one update
@@ -36,7 +37,12 @@ def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
     run_inside = [call for statement in loop.body for call in runs(order.code, statement)]
     own = {*names_bound(loop)}.union(*map(names_bound_within, loop.body))
     behind = {name: _runs_behind(order, user, name) for name in names}
-    again = [name for name in names if any(_alike(call, one, own) for call in run_inside for one in behind[name])]
+    again = [
+        name
+        for name in names
+        if any(_alike(call, one, own) for call in run_inside for one in behind[name])
+        or _runs_all_again(order, loop, files, behind[name])
+    ]
     # The iterations compare with these values: PPO's old probabilities must not be computed again.
     edit = _detached_before(order, loop, names) if again == names else None
     if edit is not None:
@@ -55,6 +61,18 @@ def _alike(inside: ast.Call, before: ast.Call, own: set[str]) -> bool:
     return ast.unparse(inside.func) == ast.unparse(before.func) and all(
         ast.unparse(root_of(one)) == ast.unparse(root_of(other)) or own & names_in(one) for one, other in pairs
     )
+
+
+def _runs_all_again(order: Order, loop: Loop, files: Files, before: list[ast.Call]) -> bool:
+    """Does the loop run all networks that run within these calls, on some of the same values: `estimate(obs)`?"""
+    code = order.code
+    needed = {network for call in before for network in networks_within(files, code, call)}
+    calls = [
+        call for item in loop.body for call in runs(code, item) if needed & set(networks_within(files, code, call))
+    ]
+    values = {name for call in before for value in call.args for name in names_in(value)}
+    shared = any(values & names_in(value) for call in calls for value in call.args)
+    return bool(needed) and shared and needed <= {one for call in calls for one in networks_within(files, code, call)}
 
 
 def _stale_in(order: Order, statements: list[ast.stmt]) -> list[str]:
