@@ -55,7 +55,7 @@ def functions_within(files: Files, code: Code, node: ast.AST) -> Iterator[tuple[
 
 
 def networks_within(files: Files, code: Code, node: ast.AST) -> Iterator[Function | Span]:
-    """What computes with weights in the calls of this node, and in what they run: forwards, and calls that made layers."""
+    """What computes with weights in these calls, and in what they run: forwards, and calls that made layers."""
     parts = [(code, node), *functions_within(files, code, node)]
     yield from (function for _, function in parts[1:] if isinstance(function, Function) and function.name == "forward")
     for home, part in parts:
