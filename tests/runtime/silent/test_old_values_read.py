@@ -169,7 +169,37 @@ for step in range(4):
 print("RESULT", total.item())
 """
 
+AVERAGES = """
+net = nn.Linear(5, 3)
+class Adam(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            if not state:
+                state["m"] = state["v"] = torch.zeros_like(p)
+            m, v = state["m"], state["v"]
+            m.mul_(0.9).add_(p.grad, alpha=0.1)  # !
+            v *= 0.99  # !
+            v.addcmul_(p.grad, p.grad, value=0.01)
+            p.addcdiv_(m, v.sqrt() + 1e-8, value=-0.01)
+optimizer = Adam(net.parameters())
+for _ in range(6):
+    loss = net(torch.ones(4, 5)).pow(2).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("RESULT", loss.item())
+"""
+
 BUGS = {
+    "two averages in one tensor": Bug(
+        AVERAGES,
+        "OUT320",
+        (('state["m"] = state["v"] = torch', 'state["m"], state["v"] = torch.zeros_like(p), torch'),),
+    ),
     "gradients of tasks": Bug(
         TASKS, "OUT307", (("(set_to_none=False)", "()"), ("[p.grad for p", "[p.grad.clone() for p"))
     ),

@@ -3,7 +3,8 @@
 `advantages = returns`, `advantages -= values`, and the loss takes both. Or a function writes what it was given and
 returns it: `visible = corrupt(patches)`, and the caller reads `visible` and `patches`. Reading a variable leaves no
 trace, but the running functions know what they read later. It is a bug only where both names are used afterwards: a
-name that is only there to write is a handle. A view in another shape is a handle as well.
+name that is only there to write is a handle. A view in another shape is a handle as well. Two names that are each
+updated from their old values (`m = v = torch.zeros(3)`) were meant to be two tensors.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 
+from outplace.knowledge.derivatives import step_of
 from outplace.knowledge.silent_rules.lost import DETACHED_ALIAS_WRITTEN
 from outplace.knowledge.silent_rules.two_names import COPIED_CONTAINER_WRITTEN, TENSOR_UNDER_TWO_NAMES
 from outplace.model import Mutation
@@ -53,6 +55,27 @@ def _relatives(code: Code, statement: ast.stmt, name: str) -> list[str]:
             if isinstance(root, ast.Name) and assigned != root.id and name in (assigned, root.id):
                 found.append(root.id if assigned == name else assigned)
     return found
+
+
+def _updated_beside(code: Code, statement: ast.stmt, name: str) -> dict[str, list[ast.stmt]]:
+    """Other names that the function updates from their old values: `m = v = torch.zeros(3)`, `m *= b`, `v.mul_(c)`."""
+    found: dict[str, list[ast.stmt]] = {}
+    for item in ast.walk(code.scope(statement)):
+        if isinstance(item, ast.AugAssign | ast.Expr) and item is not statement:
+            updated = _updated_name(item)
+            if updated is not None and updated != name:
+                found.setdefault(updated, []).append(item)
+    return found
+
+
+def _updated_name(statement: ast.AugAssign | ast.Expr) -> str | None:
+    """`m` of `m *= b` and of `m.mul_(b).add_(g)`."""
+    target: ast.expr = statement.target if isinstance(statement, ast.AugAssign) else statement.value
+    steps = isinstance(statement, ast.AugAssign)
+    while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr.endswith("_"):
+        steps = bool(step_of(target.func.attr))
+        target = target.func.value
+    return target.id if steps and isinstance(target, ast.Name) else None
 
 
 def _other_name(frame: FrameType, code: Code, statement: ast.stmt, name: str, relatives: list[str]) -> str | None:
@@ -273,6 +296,11 @@ class Detector(detector.Detector):
             return
         if name is None:
             return
+        beside = _updated_beside(code, statement, name) if step_of(write.operation) else {}
+        other = _other_name(frame, code, statement, name, list(beside)) if beside else None
+        if other is not None:
+            self._report(write, tensor, name, other, code, statement, frame, beside[other])
+            return
         relatives, function = _relatives(code, statement, name), code.function(statement)
         returned = isinstance(function, ast.FunctionDef) and _returns(function, name)
         if not relatives and not returned:  # before reading any names: a frame keeps the values alive that it showed
@@ -294,9 +322,13 @@ class Detector(detector.Detector):
         code: Code,
         statement: ast.stmt,
         frame: FrameType,
+        beside: Iterable[ast.stmt] = (),
     ) -> None:
-        self._told.add((frame.f_code, name))
-        written = (*scan.mutations_of([write]), *_further_writes(code, statement, name, frame.f_code.co_name))
+        """`beside`: the statements that write the other name."""
+        self._told |= {(frame.f_code, name), (frame.f_code, other)}
+        function = frame.f_code.co_name
+        others = (Mutation("in place", sites.site_of(code.path, item, function)) for item in beside)
+        written = (*scan.mutations_of([write]), *_further_writes(code, statement, name, function), *others)
         words = {"name": name, "other": other}
         rule = DETACHED_ALIAS_WRITTEN if _is_detached(code, statement, name, other) else TENSOR_UNDER_TWO_NAMES
         reporting.tell(rule, names.described(tensor, name), written, words)
