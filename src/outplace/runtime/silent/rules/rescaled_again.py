@@ -222,7 +222,7 @@ class Detector(detector.Detector):
         """Does the training use the memory? Of an array that is sure; a tensor must be saved by the graph."""
         if _is_uniform(again[0].before.double()):  # a time or a counter
             return False
-        if _of_array(alias) or all(done.by_chance or done.masked or _divides_argument(done) for done in again):
+        if _of_array(alias) or all(done.by_chance or done.masked or _divides_by_number(done) for done in again):
             return True
         return not again[0].fetched and _is_trained_with(again, alias, list(nodes))
 
@@ -298,9 +298,16 @@ def _builds_on(write: Write) -> bool:
     return any(ast.dump(part) == ast.dump(target) for part in ast.walk(node.value) if isinstance(part, type(target)))
 
 
-def _divides_argument(done: _Done) -> bool:
-    """Does a function divide what it was given by a number? (A product with a number may be a decay.)"""
-    return done.of_argument and spellings(done.write.operation)[0].rstrip("_") in CALLED_AS["div"]
+def _divides_by_number(done: _Done) -> bool:
+    """Does a function divide by a number what it was given, or a part that it has named: `anchors = self.anchors[i]`?
+
+    A product with a number may be a decay.
+    """
+    if not done.of_numbers or spellings(done.write.operation)[0].rstrip("_") not in CALLED_AS["div"]:
+        return False
+    located = sites.at_instruction(done.write.frames[-1], done.write.operation)
+    named = isinstance(sites.target_node(located, done.write.operation), ast.Name)
+    return done.of_argument or (done.part and named)
 
 
 def _has_lost_its_mask(memory: _Memory) -> bool:

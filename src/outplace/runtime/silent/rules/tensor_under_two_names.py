@@ -294,24 +294,25 @@ class Detector(detector.Detector):
         if other is not None:
             self._report(write, tensor, scan.target_of(write) or "", other, code, statement, frame)
             return
-        if name is None:
-            return
+        if name is not None:
+            self._look_at_names(write, tensor, name, code, statement, frame)
+
+    def _look_at_names(
+        self, write: Write, tensor: torch.Tensor, name: str, code: Code, statement: ast.stmt, frame: FrameType
+    ) -> None:
+        """Has the tensor another name, in this function or in its caller?"""
         beside = _updated_beside(code, statement, name) if step_of(write.operation) else {}
-        other = _other_name(frame, code, statement, name, list(beside)) if beside else None
-        if other is not None:
-            self._report(write, tensor, name, other, code, statement, frame, beside[other])
-            return
         relatives, function = _relatives(code, statement, name), code.function(statement)
         returned = isinstance(function, ast.FunctionDef) and _returns(function, name)
-        if not relatives and not returned:  # before reading any names: a frame keeps the values alive that it showed
+        if not (beside or relatives or returned):  # before reading names: a frame keeps the values alive that it showed
             return
-        other = _other_name(frame, code, statement, name, relatives)
+        other = _other_name(frame, code, statement, name, [*beside, *relatives])
         if other is None and relatives:
             other = _name_of_argument(names.own_frames(None, frame), code, statement, name, relatives)
         if other is None and returned:
             other = _name_of_caller(names.own_frames(None, frame), function, name)  # type: ignore[arg-type]
         if other is not None:
-            self._report(write, tensor, name, other, code, statement, frame)
+            self._report(write, tensor, name, other, code, statement, frame, beside.get(other, ()))
 
     def _report(
         self,
