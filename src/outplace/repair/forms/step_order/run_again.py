@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from outplace.repair.facts.attributes import is_built_once
-from outplace.repair.facts.callees import networks_within
+from outplace.repair.facts.callees import functions_of, networks_within
 from outplace.repair.forms.step_order.forward import Remade, is_forward, made_last, remade, runs, uses
 from outplace.repair.forms.step_order.lines import (
     binds_within,
@@ -64,15 +64,22 @@ def _alike(inside: ast.Call, before: ast.Call, own: set[str]) -> bool:
 
 
 def _runs_all_again(order: Order, loop: Loop, files: Files, before: list[ast.Call]) -> bool:
-    """Does the loop run all networks that run within these calls, on some of the same values: `estimate(obs)`?"""
+    """Does the loop run all networks that these functions run, on the same values or parts of them: `estimate(obs)`?
+
+    A network that is called itself is compared by `_alike`: a generator makes another picture of another noise.
+    """
     code = order.code
+    run = [functions_of(files, code, call) or [] for call in before]
+    if not all(found and all(function.name != "forward" for _, function, _ in found) for found in run):
+        return False
     needed = {network for call in before for network in networks_within(files, code, call)}
-    calls = [
-        call for item in loop.body for call in runs(code, item) if needed & set(networks_within(files, code, call))
-    ]
-    values = {name for call in before for value in call.args for name in names_in(value)}
-    shared = any(values & names_in(value) for call in calls for value in call.args)
-    return bool(needed) and shared and needed <= {one for call in calls for one in networks_within(files, code, call)}
+    calls = [call for item in loop.body for call in runs(code, item) if _first(call) in set(map(_first, before))]
+    return bool(needed) and needed <= {network for call in calls for network in networks_within(files, code, call)}
+
+
+def _first(call: ast.Call) -> str:
+    """What the call is given first, as a whole."""
+    return ast.unparse(root_of(call.args[0]))
 
 
 def _stale_in(order: Order, statements: list[ast.stmt]) -> list[str]:
