@@ -45,6 +45,8 @@ class _Found(NamedTuple):
     written: list[Write]
     holds_both: bool = False
     """Was the first object still alive when the third came? A queue for one item has dropped it by then."""
+    listed: bool = True
+    """Was it in a container then? Python 3.14 does not show a tuple before it is complete, so this is asked again."""
 
 
 def _over(value: Any) -> Any:
@@ -82,6 +84,14 @@ def _is_listed(tensor: torch.Tensor) -> bool:
     return any(type(item) is torch.Tensor and item._base is tensor for holder in holders for item in holder)
 
 
+def _is_kept(found: _Found) -> bool:
+    """Did the program keep the first object beside the later one?"""
+    first = found.first()
+    if found.listed:
+        return found.holds_both or first is not None
+    return first is not None and _is_listed(first)
+
+
 def _filled_near(line: Instruction) -> tuple[Mutation, ...]:
     """The calls that fill the memory: `stream.readinto(self.buffer)`, above `torch.frombuffer(self.buffer)`."""
     located = sites.at_instruction(line)
@@ -116,7 +126,7 @@ class Detector(detector.Detector):
         """A backward shows that the program trains with the stored values."""
         for line in list(self.waiting):
             found = self.waiting.pop(line)
-            if found.holds_both or found.first() is not None:
+            if _is_kept(found):
                 self._told.add(line)
                 _tell(found, line)
 
@@ -143,10 +153,10 @@ class Detector(detector.Detector):
             taken[:] = [item for item in taken[-_MOST_ARRAYS:] if item[0]() is not None]
             same = [item for item in taken if same_piece(item[0](), tensor)]
             changed = len(same) + 1 >= _SEVERAL and not torch.equal(bits(same[0][1]), bits(tensor))
-            if changed and _is_listed(same[0][0]()):
+            if changed:
                 first, _, since = same[0]
-                written = self._writes_of(first(), since)
-                self.waiting[line] = _Found(first, names.described(tensor, None), since, written, holds_both=True)
+                named, written = names.described(tensor, None), self._writes_of(first(), since)
+                self.waiting[line] = _Found(first, named, since, written, holds_both=True, listed=_is_listed(first()))
             taken.append((Weak(tensor), tensor.clone(), _next_number()))
 
     def on_array_written(self, array: Any, place: Instruction) -> None:
