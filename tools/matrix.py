@@ -37,7 +37,17 @@ ROWS = (
 """torch and Python. The oldest and the newest of both are there."""
 TESTS = ("tests/cases", "tests/knowledge", "tests/runtime", "tests/updates", "tests/integrations/test_pytest_plugin.py")
 """What depends on torch or on Python's own frames. The rest reads source text."""
-TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "numpy", "jsonschema", "setuptools")
+TOOLS = (
+    "cloudpickle",
+    "dill",
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+    "hypothesis",
+    "numpy",
+    "jsonschema",
+    "setuptools",
+)
 
 
 def find_python(version: str) -> str | None:

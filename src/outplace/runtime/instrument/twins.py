@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ast
 import linecache
+import operator
 import os
 from collections import Counter
 from collections.abc import Iterator
 from sys import getrefcount
 from types import CodeType
+from typing import Any
 
 from outplace.runtime.instrument.calls import STATEMENTS
 from outplace.runtime.instrument.loading import UNCOMPILABLE, add_marks, quietly
@@ -50,6 +52,32 @@ def twin_of(code: CodeType) -> CodeType | None:
     twin = found[0] if found else None
     _twins[id(code)] = (code, twin, stamp)
     return twin
+
+
+def without_marks(value: Any) -> Any:
+    """The same value for a place where marks have no names: each code object with marks becomes its plain half.
+
+    Code whose file has changed since keeps its marks.
+    """
+    if isinstance(value, tuple | list) and type(value) in (tuple, list):
+        items = [without_marks(item) for item in value]
+        return value if all(map(operator.is_, items, value)) else type(value)(items)
+    if not isinstance(value, CodeType):
+        return value
+    if is_marked(value):
+        pairs = _kept + _pairs_at(value, _stamp(value.co_filename))
+        same = (plain for plain, marked in pairs if marked is value or _is_at_same_place(marked, value))
+        return next(same, value)
+    constants = without_marks(value.co_consts)
+    return value if constants is value.co_consts else value.replace(co_consts=constants)
+
+
+def _is_at_same_place(one: CodeType, other: CodeType) -> bool:
+    """Do the instructions of two marked codes come from the same text? Their marks have other numbers."""
+    if (*_name(one), one.co_filename) != (*_name(other), other.co_filename):
+        return False
+    positions = getattr(CodeType, "co_positions", CodeType.co_lines)  # Python 3.10 has lines only
+    return list(positions(one)) == list(positions(other))
 
 
 _made = [0]

@@ -42,6 +42,11 @@ class Attachment:
         self.names = Section("marks", source_loading.names)
         self.loaders = Section("loading with marks", source_loading.loaders)
         self.examples = Section("doctest", source_loading.examples, after_import("doctest", "testfile"))
+        self.stored = [
+            Section(f"code stored by {module}", functools.partial(source_loading.stored_code, module), after)
+            for module, function in source_loading.STORING.items()
+            for after in [after_import(module, function)]
+        ]
         self.torch = Section("torch", self._torch_rows, after_torch, self._with_torch)
         self.dynamo = Section("Dynamo", self._dynamo_rows, after_import("torch._dynamo.eval_frame"))
         self.regions = Section("compiled regions", _region_rows, after_import("torch._dynamo.output_graph"))
@@ -56,7 +61,7 @@ class Attachment:
 
     def sections(self) -> Iterator[Section]:
         """All sections, open or not. torch must have been imported."""
-        yield from (self.errors, self.uncaught, self.names, self.loaders, self.examples)
+        yield from (self.errors, self.uncaught, self.names, self.loaders, self.examples, *self.stored)
         yield from (self.torch, self.dynamo, self.regions, *self.later)
         if _has_distributed():
             yield self.collectives
@@ -71,7 +76,7 @@ class Attachment:
             self.way = way
         if not self.table.is_open(self.errors) and way == "tags":
             self.table.open(self.uncaught)  # outplace runs a program with marks: it sees uncaught errors anyway
-        self.table.open(self.errors, self.names, self.loaders)
+        self.table.open(self.errors, self.names, self.loaders, *self.stored)
         if way == "marks":
             self.table.open(self.examples)
         self.table.open(self.torch, *more)
