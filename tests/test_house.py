@@ -57,3 +57,35 @@ def test_no_function_is_complex():
         if (number := complexity(node)) > MOST_COMPLEX
     }
     assert found == {}
+
+
+def imported_at_once(name: str, text: str, known: set[str]) -> set[str]:
+    """The modules that are imported while this one is: each with its packages, without the packages of this one."""
+    statements: list[ast.stmt] = list(ast.parse(text).body)
+    found: set[str] = set()
+    while statements:
+        node = statements.pop()
+        if isinstance(node, ast.If | ast.Try):
+            later = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            statements += [] if later else [*node.body, *node.orelse]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module and not node.level
+            parts = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(part if part in known else node.module for part in parts)
+        elif isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+    every = {
+        ".".join(words[:size]) for words in (part.split(".") for part in found) for size in range(1, len(words) + 1)
+    }
+    return {part for part in every & known if part != name and not name.startswith(f"{part}.")}
+
+
+def test_every_module_can_be_imported_first():
+    """No modules import each other while they are imported: then it does not matter which one comes first."""
+    names = {path: f"outplace.{path[:-3].replace('/', '.')}".removesuffix(".__init__") for path in modules()}
+    waiting = {
+        names[path]: imported_at_once(names[path], text, set(names.values())) for path, text in modules().items()
+    }
+    while free := {name for name, imports in waiting.items() if not imports & waiting.keys()}:
+        waiting = {name: imports for name, imports in waiting.items() if name not in free}
+    assert sorted(waiting) == []

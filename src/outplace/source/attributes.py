@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from outplace.knowledge.traits import reads_nothing
 from outplace.source import frameworks, holders, hypotheses, python_model, torch_model, unseen
+from outplace.source.class_bases import has_unknown_base
 from outplace.source.joins import narrowed
 from outplace.source.values import (
     NONE,
@@ -78,9 +79,7 @@ def _instance_attribute(interpreter: Interpreter, holder: Instance, name: str, n
         return torch_model.object_attribute(interpreter, holder, base, name)
     if frameworks.knows_method(holder.cls, name):
         return Bound(name, holder)
-    return (
-        UNKNOWN if holder.cls.find("__getattr__") or python_model.has_unknown_base(holder.cls) else Bound(name, holder)
-    )
+    return UNKNOWN if holder.cls.find("__getattr__") or has_unknown_base(holder.cls) else Bound(name, holder)
 
 
 def _is_kept_elsewhere(holder: Instance, value: Value) -> bool:

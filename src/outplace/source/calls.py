@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from outplace.knowledge.syntax_trees import walk
 from outplace.knowledge.traits import is_factory, shape_only
 from outplace.source import frameworks, holders, hypotheses, python_model, torch_model
+from outplace.source.class_bases import has_unknown_base
 from outplace.source.frames import DEEPEST_CALL, Frame, Stop
 from outplace.source.joins import is_same_constant, join, join_arms, options
 from outplace.source.level_lists import given_by_level
-from outplace.source.python_model import has_unknown_base
 from outplace.source.values import (
     DEFAULT_FACTORY,
     NONE,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from outplace.knowledge.frameworks import FRAMEWORKS, Framework, framework_of
+from outplace.knowledge.frameworks import Framework, framework_of
 from outplace.source import torch_model
+from outplace.source.class_bases import framework_behind
 from outplace.source.python_model.containers import iterate
 from outplace.source.values import (
     NONE,
@@ -29,19 +30,6 @@ if TYPE_CHECKING:
 
 _ROUNDS = 2
 """So many training steps are run: the second one meets what the first one has kept."""
-
-
-def framework_behind(cls: Class) -> Framework | None:
-    """The framework that a class of the program is built on."""
-    outside = [base.name for base in cls.lineage() if isinstance(base, Outside)]
-    return next((found for name in outside if (found := framework_of(name)) is not None), None)
-
-
-def gathers_for(cls: Class, method: str) -> bool:
-    """Does a framework gather what it hands to this method, a copy for each call?"""
-    behind = framework_behind(cls)
-    likely = (known for known in FRAMEWORKS if method in known.entry_points)
-    return any(known.gathers and (known is behind or any(map(cls.find, known.gathers))) for known in likely)
 
 
 def knows_method(cls: Class, name: str) -> bool:

@@ -30,8 +30,8 @@ from outplace.knowledge.syntax_trees import text_of, walk
 from outplace.knowledge.traits import is_of_tensors, only_reshapes
 from outplace.source import torch_model, unseen
 from outplace.source.annotations import named_class, says_tensor
+from outplace.source.class_bases import gathers_for, has_unknown_base
 from outplace.source.frames import Frame
-from outplace.source.frameworks import gathers_for
 from outplace.source.graph import ARGUMENT, Hit, Node, Save, Storage
 from outplace.source.heuristics import (
     asks_for_writes,
@@ -45,7 +45,6 @@ from outplace.source.heuristics import (
 )
 from outplace.source.joins import options
 from outplace.source.level_lists import given_by_level
-from outplace.source.python_model import has_unknown_base
 from outplace.source.unseen import Unseen
 from outplace.source.values import (
     NONE,

@@ -11,7 +11,7 @@ from functools import cached_property
 from outplace.knowledge.syntax_trees import text_of, walk
 from outplace.knowledge.traits import method_has
 from outplace.source.annotations import says_tensor
-from outplace.source.frameworks import framework_behind
+from outplace.source.class_bases import framework_behind, has_unknown_base
 from outplace.source.heuristics import (
     handles_data,
     hands_on_optimizers,
@@ -23,7 +23,6 @@ from outplace.source.heuristics import (
     never_trained,
 )
 from outplace.source.project import Module
-from outplace.source.python_model import has_unknown_base
 from outplace.source.values import Class, Function
 
 Functions = list[tuple[Function, Class | None]]

@@ -11,8 +11,7 @@ import pytest
 
 import forks
 from outplace.repair.facts.bug import Moment
-from outplace.repair.forms import silent
-from outplace.repair.forms.backward_first import backward_first
+from outplace.repair.forms import silent, step_order
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import apply
 
@@ -22,7 +21,8 @@ def moved(source: str) -> str | None:
     source = textwrap.dedent(source).lstrip("\n")
     lines = source.splitlines()
     write, backward = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("# write", "# backward"))
-    earlier = backward_first(Code("a.py", source), Moment("a.py", write, backward, by_optimizer=False))
+    moment = Moment("a.py", write, backward, by_optimizer=False)
+    earlier = next(step_order.update_waits(Code("a.py", source), moment), None)
     return None if earlier is None else apply(source, earlier.edits)
 
 

@@ -29,6 +29,15 @@ def functions_of(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, F
     return found if known else None
 
 
+def own_methods(files: Files, code: Code, statement: ast.stmt) -> Iterator[tuple[Code, Function]]:
+    """The methods that a statement calls on its own object: `self.compute()`."""
+    for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+        own = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"
+        callee = callee_of(files, code, call) if own else None
+        if callee is not None:
+            yield callee[:2]
+
+
 def runs(files: Files, code: Code, call: ast.Call, home: Code, function: Function) -> bool:
     """Does the call run this function, by any name, or as the forward of a module?"""
     place = (home.path, function.lineno, function.col_offset)

@@ -3,7 +3,7 @@
 from outplace.source.contents import as_key, delete_item, extend, hashable, is_exact, item, set_item, spread, truth
 from outplace.source.python_model.containers import another, iterate, method, unpacked
 from outplace.source.python_model.libraries import MODELLED, call_outside, outside
-from outplace.source.python_model.values import binary, builtin, compare, computed, has_unknown_base, unary
+from outplace.source.python_model.values import binary, builtin, compare, computed, unary
 
 __all__ = [
     "MODELLED",
@@ -16,7 +16,6 @@ __all__ = [
     "computed",
     "delete_item",
     "extend",
-    "has_unknown_base",
     "hashable",
     "is_exact",
     "item",

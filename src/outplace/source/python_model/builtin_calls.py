@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from outplace.source import holders, torch_model
+from outplace.source.class_bases import has_unknown_base
 from outplace.source.contents import is_exact, set_item, truth
 from outplace.source.graph import Path
 from outplace.source.joins import join, options, with_paths
 from outplace.source.python_model.containers import iterate
-from outplace.source.python_model.values import has_unknown_base
 from outplace.source.values import (
     NONE,
     PLAIN,

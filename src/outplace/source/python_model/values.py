@@ -13,14 +13,12 @@ from outplace.source.values import (
     PLAIN,
     UNKNOWN,
     Choice,
-    Class,
     Const,
     Dictionary,
     Items,
     Outside,
     Plain,
     Tensor,
-    Torch,
     Unknown,
     Value,
 )
@@ -145,17 +143,3 @@ def _contains(op: ast.cmpop, left: Value, right: Value) -> Value:
         constants = [item.value for item in right.items if isinstance(item, Const)]
         found = left.value in constants if len(constants) == len(right.items) else None
     return PLAIN if found is None else Const(found == isinstance(op, ast.In))
-
-
-def has_unknown_base(cls: Class) -> bool:
-    """Is some base of the class beyond what is read here?"""
-    return any(not isinstance(base, (Class, Torch)) and not _is_object(base) for base in cls.lineage())
-
-
-def _is_object(base: Value) -> bool:
-    return isinstance(base, Outside) and base.name in (
-        "builtins.object",
-        "abc.ABC",
-        "typing.Generic",
-        "typing.NamedTuple",
-    )

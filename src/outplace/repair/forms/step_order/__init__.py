@@ -2,8 +2,8 @@
 
 - `detach`: detaches a value that the backward must not go through. A state that a loop passes on loses the graph of
   earlier iterations. If several networks are trained in turn, each loss gets the others' part detached.
-- `run_again`: computes stale values again after the step, in each loop iteration, or where they are used.
-- `compute_later`: computes what only the later backward needs after the step.
+- `run_again`: computes stale values after the step. What only the later backward needs moves there; the rest is computed
+  again, after the step, in each loop iteration, or where it is used.
 - `update_first`: moves the later update before the step that affects it.
 - `steps_wait`: moves the steps after the last backward, which gets the parameters of its own optimizer as inputs; or
   after the end of the loop.
@@ -26,18 +26,18 @@ from dataclasses import replace
 
 from outplace.repair.facts.bug import Bug, Intent, Moment
 from outplace.repair.forms import weight_copies
-from outplace.repair.forms.backward_first import needed, takes_gradients
-from outplace.repair.forms.step_order import compute_later, detach, run_again, steps_wait
-from outplace.repair.forms.step_order.before_forward import update_before_the_forward
+from outplace.repair.forms.step_order import detach, run_again, steps_wait
 from outplace.repair.forms.step_order.moments import moments
-from outplace.repair.forms.step_order.order import Order, Reordering, order_of
+from outplace.repair.forms.step_order.moves import needed
+from outplace.repair.forms.step_order.order import Order, Reordering, order_of, takes_gradients
 from outplace.repair.forms.step_order.reported import is_handed_in, is_reported
+from outplace.repair.forms.step_order.steps_wait import update_before_the_forward
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.forms.step_order.update_first import update_first
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.files import Files
 
-__all__ = ["Reordering", "moments", "reorderings", "update_before_the_forward"]
+__all__ = ["Reordering", "moments", "reorderings", "update_before_the_forward", "update_waits"]
 
 
 def reorderings(
@@ -66,9 +66,15 @@ def reorderings(
     if loop is not None:
         yield from run_again.where_it_is_used(order, files)
         yield from run_again.in_each_round(order, loop, files)
-        yield from steps_wait.behind_the_loop(order, loop)
+        yield from steps_wait.after_the_loop(order, loop)
     if order.in_one_round and not moment.from_source:
         yield from update_first(order, files, shared=False)
+
+
+def update_waits(code: Code, moment: Moment) -> Iterator[Reordering]:
+    """The backward goes before an update by hand that must not affect it."""
+    order = order_of(code, moment)
+    yield from steps_wait.update_waits(order) if order is not None else ()
 
 
 def _between_rounds(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
@@ -95,7 +101,7 @@ def _in_one_round(
         return
     with_old = [
         replace(way, intent="old-weights")
-        for way in (*steps_wait.together(order), *_with_copies(order, files, bug))
+        for way in (*steps_wait.with_inputs(order), *_with_copies(order, files, bug))
         if intent != "new-weights"
     ]
     if intent == "old-weights" or (intent is None and (is_reported(order, files) or is_handed_in(order))):
@@ -129,8 +135,5 @@ def _with_copies(order: Order, files: Files, bug: Bug | None) -> Iterator[Reorde
 
 def _computed_later(order: Order, files: Files) -> Iterator[Reordering]:
     """The loss, or what it is computed from, is computed after the step."""
-    later = list(compute_later.moved(order))
-    yield from later
-    yield from compute_later.kept_by_an_object(order, files)
-    if not later:
-        yield from run_again.after_the_step(order)
+    later = [*run_again.moved(order, files), *run_again.from_its_method(order, files)]
+    yield from later or run_again.after_the_step(order)

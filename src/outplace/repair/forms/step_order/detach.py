@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from outplace.knowledge.traits import joins
@@ -11,12 +11,7 @@ from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.attributes import is_built_once
 from outplace.repair.facts.callees import callee_of
 from outplace.repair.forms.step_order.forward import uses
-from outplace.repair.forms.step_order.lines import (
-    binds_within,
-    lines_after,
-    listed,
-    names_bound,
-)
+from outplace.repair.forms.step_order.moves import bound, lines_after, listed, names_bound, simple_statements
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.calls import method_call, only_call
@@ -312,7 +307,7 @@ def _late_reads(order: Order, files: Files) -> dict[str, list[ast.expr]]:
     code, block = order.code, order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
     paths = [*order.stale, *(path for path in order.moment.stale if "." in path)]
-    free = [path for path in paths if not any(binds_within(item, path) for item in after)]
+    free = [path for path in paths if path not in bound(after)]
     found = {path: [node for item in after for node in _reads(files, code, item, path)] for path in free}
     used = {path: nodes for path, nodes in found.items() if nodes}
     return used if all(path in order.moment.for_the_step for path in used) else {}
@@ -325,7 +320,7 @@ def _early_reads(order: Order) -> dict[str, list[ast.expr]]:
     """
     code, block = order.code, order.code.block(order.outer_step)
     stepped = [path for path in order.moment.for_the_step if order.moment.held.get(path) == "tensor"]
-    statements = list(_simple(block[: block.index(order.outer_backward)]))
+    statements = list(simple_statements(block[: block.index(order.outer_backward)]))
     found: dict[str, list[ast.expr]] = {}
     for statement, shared in _behind_the_loss(order.outer_backward, statements, stepped):
         if statement.lineno > (order.outer_step.end_lineno or 0):
@@ -353,17 +348,6 @@ def _behind_the_loss(
         shared = any(wanted.get(name) or any(reads(other, name) for other in others) for name in bound)
         yield statement, shared
         wanted.update((name, shared or wanted.get(name, False)) for name in names_in(statement))
-
-
-def _simple(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a block, including those of its loops and branches."""
-    for statement in statements:
-        parts = [part for _, part in ast.iter_fields(statement) if isinstance(part, list)]
-        inside = [item for part in parts for item in part if isinstance(item, ast.stmt)]
-        if inside and not isinstance(statement, Function | ast.ClassDef):
-            yield from _simple(inside)
-        elif not inside:
-            yield statement
 
 
 def _filled(statement: ast.stmt) -> list[str]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from outplace.knowledge.traits import draws as draws_at_random
 from outplace.knowledge.traits import without_graph
-from outplace.repair.forms.step_order.lines import binds_within, names_bound
+from outplace.repair.forms.step_order.moves import binds_within, names_bound
 from outplace.repair.syntax.calls import called_names, identifiers
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.flow import binds, names_in, reads
@@ -68,6 +68,23 @@ def made_last(code: Code, at: ast.stmt, name: str) -> ast.Assign | None:
                 return _only_one(earlier, name)
         here = code.parents.get(here)
     return None
+
+
+def makers(code: Code, at: ast.stmt, names: Iterable[str], within: Collection[str] | None = None) -> list[ast.Assign]:
+    """The assignments that names have their values from, and those of what these are computed from.
+
+    `within`: only the values of these names are followed further.
+    """
+    waiting, found = list(names), list[ast.Assign]()
+    seen = set(waiting)
+    while waiting:
+        made = made_last(code, at, waiting.pop())
+        if made is not None and made not in found:
+            found.append(made)
+            inputs = names_in(made.value) - seen
+            seen |= inputs
+            waiting += sorted(inputs if within is None else inputs & set(within))
+    return found
 
 
 def _only_one(statement: ast.stmt, name: str) -> ast.Assign | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from outplace.model import Site
 from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.bug import Bug, Moment
-from outplace.repair.forms.step_order.forward import made_last, runs
+from outplace.repair.forms.step_order.forward import makers, runs
 from outplace.repair.forms.step_order.order import statement_at
 from outplace.repair.syntax.calls import called_names
 from outplace.repair.syntax.code import Code, Function
@@ -45,16 +45,8 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
 
 def _is_before_the_forward(code: Code, update: ast.stmt, backward: ast.stmt) -> bool:
     """Do all networks of this loss run after the update? Then another update is the cause."""
-    names = names_in(backward)
-    found = [assignment for name in names if (assignment := made_last(code, backward, name)) is not None]
-    makers: list[ast.Assign] = []
-    while found:
-        assignment = found.pop()
-        if assignment not in makers and assignment.lineno < backward.lineno:
-            makers.append(assignment)
-            inputs = names_in(assignment.value)
-            found += [one for name in inputs if (one := made_last(code, assignment, name)) is not None]
-    lines = [assignment.lineno for assignment in makers if runs(code, assignment)]
+    found = makers(code, backward, names_in(backward))
+    lines = [assignment.lineno for assignment in found if runs(code, assignment)]
     return bool(lines) and min(lines) > update.lineno
 
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 from outplace.repair.facts.bug import Intent, Keeps, Moment
 from outplace.repair.forms.step_order.forward import is_forward
-from outplace.repair.syntax.calls import called_names, method_call
+from outplace.repair.syntax.calls import called_names, identifiers, method_call
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import binds
+from outplace.source.heuristics import is_gradient_name, steps_by_name
+
+_GRAD_MODES = {"no_grad", "enable_grad", "set_grad_enabled", "requires_grad", "requires_grad_"}
+"""Names with "grad" that are no gradients."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,11 @@ class Order:
         scope = self.code.scope(self.step)
         own = {name for name, path in zip(names, paths, strict=True) if name == path or self._made_in(scope, name)}
         return [name for name in dict.fromkeys(names) if name in own]
+
+    @property
+    def stale_paths(self) -> list[str]:
+        """The same, with the attributes that hold such values."""
+        return [*self.stale, *(path for path in self.moment.stale or self.moment.held if "." in path)]
 
     def _made_in(self, scope: ast.AST, name: str) -> bool:
         """Is it an object that a forward has made, not a network?"""
@@ -125,6 +134,20 @@ def stepping(statement: ast.stmt) -> str | None:
 def goes_backward(statement: ast.stmt) -> bool:
     """Does it call backward: `loss.backward()`?"""
     return method_call(statement, "backward") is not None
+
+
+def clears(statement: ast.stmt) -> bool:
+    """Does it clear gradients: `opt.zero_grad()`?"""
+    return method_call(statement, "zero_grad") is not None
+
+
+def takes_gradients(code: Code, write: ast.stmt) -> bool:
+    """Does it, or a function of the file that it calls by name, read gradients or step an optimizer?"""
+    called = called_names(write)
+    parts = [write, *(function for function in code.every(ast.FunctionDef) if function.name in called)]
+    names = set().union(*map(identifiers, parts)) - _GRAD_MODES
+    calls = (call for part in parts for call in ast.walk(part) if isinstance(call, ast.Call))
+    return any(map(is_gradient_name, names)) or any(map(steps_by_name, calls))
 
 
 def retains_graph(statement: ast.stmt) -> bool:

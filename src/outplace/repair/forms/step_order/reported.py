@@ -7,10 +7,10 @@ this loss: if it were computed again after the step, the program would train on 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from outplace.knowledge.traits import reads_nothing, without_graph
-from outplace.repair.facts.callees import callee_of
+from outplace.repair.facts.callees import callee_of, own_methods
+from outplace.repair.forms.step_order.moves import simple_statements
 from outplace.repair.forms.step_order.order import Order
 from outplace.repair.syntax.calls import called_names, method_call
 from outplace.repair.syntax.code import Code, Function
@@ -27,8 +27,7 @@ def is_reported(order: Order, files: Files) -> bool:
     """Does something read the loss, or what is computed from it, before the failed backward, but no backward?"""
     block = order.code.block(order.outer_step)
     before = block[: block.index(order.outer_backward)]
-    held = {*order.stale, *(path for path in order.moment.stale or order.moment.held if "." in path)}
-    losses = {path for path in held if reads(order.outer_backward, path)}
+    losses = {path for path in order.stale_paths if reads(order.outer_backward, path)}
     return any(_Reports(files, order.code).of(path, before, _DEEPEST) for path in sorted(losses))
 
 
@@ -52,7 +51,9 @@ class _Reports:
     def of(self, path: str, statements: list[ast.stmt], depth: int) -> bool:
         """Is the value of this name reported, where it is made or after it?"""
         names, found = {path}, False
-        for statement in _simple(statements):
+        for statement in simple_statements(statements):
+            if isinstance(statement, ast.Assert):
+                continue
             if _binds_one(statement, {path}):
                 names, found = {path}, depth > 0 and self._where_made(statement, path, depth)
             elif _reports(self._code, statement, names) or (depth > 0 and self._in_called(statement, path, depth)):
@@ -80,28 +81,10 @@ class _Reports:
 
     def _in_called(self, statement: ast.stmt, path: str, depth: int) -> bool:
         """`self.log()`, which reads `self.g_loss`; a method that makes it and reports it."""
-        if not path.startswith("self."):
-            return False
-        for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
-            own = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"
-            callee = callee_of(self._files, self._code, call) if own else None
-            if callee is not None and _Reports(self._files, callee[0]).of(path, callee[1].body, depth - 1):
-                return True
-        return False
-
-
-def _simple(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements, and those inside them, in the order of the text. Tests of an `if` show no number."""
-    for statement in statements:
-        if isinstance(statement, Function | ast.ClassDef | ast.Assert):
-            continue
-        inside = [getattr(statement, field, []) for field in ("body", "orelse", "finalbody")]
-        if not any(inside):
-            yield statement
-        for block in inside:
-            yield from _simple(block)
-        for handler in getattr(statement, "handlers", []):
-            yield from _simple(handler.body)
+        return path.startswith("self.") and any(
+            _Reports(self._files, code).of(path, function.body, depth - 1)
+            for code, function in own_methods(self._files, self._code, statement)
+        )
 
 
 def _binds_one(statement: ast.stmt, names: set[str]) -> bool:

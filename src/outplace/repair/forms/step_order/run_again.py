@@ -1,4 +1,7 @@
-"""Runs the forward again after the step, for the stale values only."""
+"""Computes values after the step, with the new weights.
+
+What only the later backward needs is moved. What both losses need is computed again.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,143 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from outplace.repair.facts.attributes import is_built_once
-from outplace.repair.facts.callees import functions_of, networks_within
-from outplace.repair.forms.step_order.forward import Remade, is_forward, made_last, remade, runs, uses
-from outplace.repair.forms.step_order.lines import (
+from outplace.repair.facts.callees import functions_of, networks_within, own_methods
+from outplace.repair.forms.step_order.forward import draws, is_forward, made_last, makers, remade, runs, uses
+from outplace.repair.forms.step_order.moves import (
+    Move,
     binds_within,
+    bound,
     lines_before,
     listed,
     names_bound,
     names_bound_within,
+    pasted,
+    removed,
+    text_of,
+    used,
+    whole_lines,
 )
 from outplace.repair.forms.step_order.order import Order, Reordering, statement_at
 from outplace.repair.forms.step_order.training import Training
-from outplace.repair.syntax.calls import called_name, method_call
+from outplace.repair.syntax.calls import called_name, called_names, method_call, only_call
 from outplace.repair.syntax.code import Code, Function, Loop, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, names_in, reads, used_later
+from outplace.repair.syntax.flow import binds, flat, names_in, reads, used_later
+
+# -- moved after the step ----------------------------------------------------------------------------------------------
+
+
+def moved(order: Order, files: Files) -> Iterator[Reordering]:
+    """Moves what only the later backward needs after the step. What both losses depend on is computed again there."""
+    code, block = order.code, order.code.block(order.outer_step)
+    late = _needed_late(order, files)
+    move = Move(code, late, order.outer_step, after=True)
+    edits = move.edits() if late else None
+    if edits is None:
+        return
+    wanted = used([order.outer_backward])
+    names = names_bound(late[-1]) or [path for path in order.stale_paths if path in wanted]
+    title = f"Compute {listed(names)} after the step, with the new weights"
+    if any(isinstance(node, ast.Call) for item in late for node in ast.walk(item)):
+        yield Reordering(title, "earlier", edits, plain=_has_its_own_loss(order, late))
+    made = {name for item in late for name in names_bound(item)}
+    inputs = wanted.union(*(names_in(item) for item in late)) - made
+    shared = [name for name in order.stale if name in inputs]
+    again = remade(code, block[block.index(order.outer_step) + 1], shared, order.stale) if shared else None
+    edits = move.edits([f"{code.indent(order.outer_step)}{text}" for text in again.lines]) if again else None
+    if edits is not None:
+        yield Reordering(title, "earlier", edits)
+
+
+def _needed_late(order: Order, files: Files) -> list[ast.stmt]:
+    """The statements before the step that only the later backward needs, and that the step affects.
+
+    These are assignments to names, and calls of methods that store their result in the object (`self.compute_g()`).
+    """
+    block = order.code.block(order.outer_step)
+    first, last = block.index(order.outer_step), block.index(order.outer_backward)
+    parts = {item: [item, *_run_by(order, files, item)] for item in block[:last]}
+    late: list[ast.stmt] = []
+    wanted, stale = used([order.outer_backward]), set(order.stale_paths)
+    for index in range(first - 1, -1, -1):
+        statement = block[index]
+        makes = bound(parts[statement])
+        if not wanted & makes or (order.moment.stale and not stale & makes):
+            continue
+        if not _may_be_late(order, statement, parts[statement]):
+            continue
+        others = [part for item in block[index + 1 : last] if item not in late for part in parts[item]]
+        passed = [part for item in block[index + 1 : first + 1] if item not in late for part in parts[item]]
+        if not makes & used(others) and not used(parts[statement]) & bound(passed):
+            late.insert(0, statement)
+            wanted |= used(parts[statement])
+    calls = [item for item in late if isinstance(item, ast.Expr)]
+    return [] if len(calls) > 1 else late
+
+
+def _may_be_late(order: Order, statement: ast.stmt, parts: list[ast.stmt]) -> bool:
+    """Does it only bind names or attributes of the object, without random numbers and training?"""
+    if isinstance(statement, ast.Assign):
+        return all(isinstance(item, ast.Name) for item in flat(statement.targets)) and not draws(order.code, statement)
+    names = set().union(*map(called_names, parts))
+    return isinstance(statement, ast.Expr) and len(parts) > 1 and not names & {"backward", "step"}
+
+
+def _run_by(order: Order, files: Files, statement: ast.stmt) -> list[ast.stmt]:
+    """The statements of the methods that a statement calls on its own object."""
+    functions = (function for _, function in own_methods(files, order.code, statement))
+    return [node for function in functions for node in function.body]
+
+
+def _has_its_own_loss(order: Order, late: list[ast.stmt]) -> bool:
+    """Does the step follow the backward of another loss? Else it may be the backward that comes too late."""
+    if not all(isinstance(item, ast.Assign) for item in late):
+        return False
+    names = {name for item in late for name in names_bound(item)}
+    block = order.code.block(order.outer_step)
+    between = block[block.index(late[0]) : block.index(order.outer_step) + 1]
+    for node in (node for item in between if not isinstance(item, Function) for node in ast.walk(item)):
+        if isinstance(node, ast.Attribute) and node.attr == "backward":
+            return not (isinstance(node.value, ast.Name) and node.value.id in names)
+    calls = [call for item in (order.outer_step, order.outer_backward) if (call := only_call(item)) is not None]
+    helpers = {ast.unparse(call.func) for call in calls}  # `update(opt, loss)`, twice
+    return len(calls) == 2 and len(helpers) == 1
+
+
+def from_its_method(order: Order, files: Files) -> Iterator[Reordering]:
+    """A method computed `self.loss_g` before the step: moves that line after the step."""
+    code, backward = order.code, method_call(order.backward)
+    path = ast.unparse(backward.receiver) if backward is not None else ""
+    made = _only_maker(files, path) if path.startswith("self.") else None
+    if made is None or code.class_of(made[1]) is not code.class_of(order.backward):
+        return
+    line, home = made[1], code.function(made[1])
+    block = code.block(order.outer_step)
+    before = block[: block.index(order.outer_step) + 1]
+    if len(code.block(line)) < 2 or not whole_lines(code, line) or not isinstance(home, Function):
+        return
+    if used([line.value]) & bound(before) or any(reads(i, path) for i in [*home.body, *before] if i is not line):
+        return
+    deep = len(code.indent(line))
+    lines = [code.indent(order.outer_step) + text[deep:] for text in text_of(code, [line])]
+    title = f"Compute `{path}` after the step, with the new weights"
+    yield Reordering(title, "earlier", [removed(code, line), pasted(code, order.outer_step, lines)])
+
+
+def _only_maker(files: Files, path: str) -> tuple[Code, ast.Assign] | None:
+    """The only assignment of `self.penalty`, if its value uses no local name of the method, so that it can run elsewhere."""
+    name = path.split(".")[-1]
+    made = [(code, node) for code in files.codes(name) for node in code.every(ast.Assign) if binds(node, path)]
+    home = made[0][0].function(made[0][1]) if len(made) == 1 else None
+    if not isinstance(home, Function) or len(made[0][1].targets) != 1:
+        return None
+    own = {arg.arg for arg in ast.walk(home.args) if isinstance(arg, ast.arg)} - {"self"}
+    own.update(*map(names_bound_within, home.body))
+    return made[0] if not own & names_in(made[0][1].value) else None
+
+
+# -- computed again ----------------------------------------------------------------------------------------------------
 
 
 def in_each_round(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
@@ -36,23 +160,20 @@ def in_each_round(order: Order, loop: Loop, files: Files) -> Iterator[Reordering
     user = _first_reader(order, loop.body, names)
     run_inside = [call for statement in loop.body for call in runs(order.code, statement)]
     own = {*names_bound(loop)}.union(*map(names_bound_within, loop.body))
-    behind = {name: _runs_behind(order, user, name) for name in names}
-    again = [
-        name
-        for name in names
-        if any(_alike(call, one, own) for call in run_inside for one in behind[name])
-        or _runs_all_again(order, loop, files, behind[name])
-    ]
+    again = []
+    for name in names:
+        behind = [call for item in makers(order.code, user, [name], order.stale) for call in runs(order.code, item)]
+        alike = any(_alike(call, other, own) for call in run_inside for other in behind)
+        again += [name] if alike or _runs_all_again(order, loop, files, behind) else []
     # The iterations compare with these values: PPO's old probabilities must not be computed again.
     edit = _detached_before(order, loop, names) if again == names else None
     if edit is not None:
         title = f"Detach {listed(names)} before the loop, whose rounds compute the same with their own weights"
         alone = order.moment.from_source and Training(order).rounds_are_separate()
         yield Reordering(title, "earlier", [edit], plain=alone)
-    forward_again = _computed_before(order.code, user, names, order.stale) if not again else None
-    if forward_again is not None:
+    if not again:
         title = f"Make {listed(names)} anew in each round, with the weights of the round"
-        yield Reordering(title, "earlier", [forward_again[1]])
+        yield from _computed_before(order.code, user, names, order.stale, title)
 
 
 def _alike(inside: ast.Call, before: ast.Call, own: set[str]) -> bool:
@@ -84,30 +205,21 @@ def _first(call: ast.Call) -> str:
 
 def _stale_in(order: Order, statements: list[ast.stmt]) -> list[str]:
     """The stale names whose graph these statements use, and which they do not bind."""
-    used = [name for name in order.stale if any(uses(order.code, item, name) for item in statements)]
-    return [name for name in used if not any(binds_within(item, name) for item in statements)]
+    names = [name for name in order.stale if any(uses(order.code, item, name) for item in statements)]
+    return [name for name in names if name not in bound(statements)]
 
 
 def _computed_before(
-    code: Code, user: ast.stmt, names: list[str], stale: Collection[str], cut: Collection[str] = ()
-) -> tuple[Remade, Edit] | None:
-    """Computes values again right before a statement, with the values in `cut` detached."""
-    forward_again = remade(code, user, names, stale, cut)
-    edit = lines_before(code, user, forward_again.lines) if forward_again is not None else None
-    return None if forward_again is None or edit is None else (forward_again, edit)
-
-
-def _runs_behind(order: Order, at: ast.stmt, name: str) -> list[ast.Call]:
-    """The networks that run to compute a value."""
-    found: list[ast.Call] = []
-    waiting, seen = [name], {name}
-    while waiting:
-        assignment = made_last(order.code, at, waiting.pop())
-        inputs = names_in(assignment.value) if assignment is not None else set()
-        found += runs(order.code, assignment) if assignment is not None else []
-        waiting += sorted((inputs & set(order.stale)) - seen)
-        seen |= inputs
-    return found
+    code: Code, user: ast.stmt, names: list[str], stale: Collection[str], title: str, cut: Collection[str] = ()
+) -> Iterator[Reordering]:
+    """Computes values again right before a statement; from detached values, if some are in `cut`."""
+    again = remade(code, user, names, stale, cut)
+    edit = lines_before(code, user, again.lines) if again is not None else None
+    if again is None or edit is None or (cut and not again.detached):
+        return
+    if cut:
+        title = f"{title} from {listed(again.detached)} detached: this loss is not to train what has just been stepped"
+    yield Reordering(title, "earlier", [edit], code.path)
 
 
 def _detached_before(order: Order, loop: Loop, names: list[str]) -> Edit | None:
@@ -125,26 +237,19 @@ def after_the_step(order: Order) -> Iterator[Reordering]:
     if set(names) <= set(cut):
         return  # there are none, or they are detached
     user = _first_reader(order, after, names)
-    if not set(names) & set(cut):  # else some would use the old weights and some the new ones
-        forward_again = _computed_before(order.code, user, names, order.stale, cut)
-        if forward_again is not None and forward_again[0].detached:
-            what = f"{listed(forward_again[0].detached)} detached"
-            title = f"Make {listed(names)} anew from {what}: this loss is not to train what has just been stepped"
-            yield Reordering(title, "earlier", [forward_again[1]])
-    forward_again = _computed_before(order.code, user, names, order.stale)
-    if forward_again is not None:
-        yield Reordering(_after_step(names), "earlier", [forward_again[1]])
+    if cut and not set(names) & set(cut):  # else some would use the old weights and some the new ones
+        yield from _computed_before(order.code, user, names, order.stale, f"Make {listed(names)} anew", cut)
+    yield from _computed_before(order.code, user, names, order.stale, _after_step(names))
 
 
 def after_an_update(order: Order) -> Iterator[Reordering]:
     """The same for an update by hand that uses gradients (SAM's first step): the next loss is for the new weights."""
     block = order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
-    names = sorted(set().union(*map(names_in, after)))
-    old = [name for name in names if _came_from_a_network(order, name)]
-    inputs = [name for name in sorted(_behind(order, old)) if _came_from_a_network(order, name)]
-    held = dict.fromkeys([*old, *inputs], "tensor")
-    again = replace(order, moment=replace(order.moment, held=held))
+    old = [name for name in sorted(set().union(*map(names_in, after))) if _came_from_a_network(order, name)]
+    inputs = {name for item in makers(order.code, order.outer_step, old) for name in names_in(item.value)}
+    behind = [name for name in sorted(inputs) if _came_from_a_network(order, name)]
+    again = replace(order, moment=replace(order.moment, held=dict.fromkeys([*old, *behind], "tensor")))
     yield from filter(None, [_second_backward(again)])
     yield from after_the_step(again) if old else ()
 
@@ -175,25 +280,11 @@ def _second_backward(order: Order) -> Reordering | None:
     return Reordering(title, "earlier", edits, plain=True)
 
 
-def _behind(order: Order, names: list[str]) -> set[str]:
-    """The names that these are computed from, and those that they are computed from."""
-    waiting, seen = list(names), set(names)
-    while waiting:
-        assignment = made_last(order.code, order.outer_step, waiting.pop())
-        inputs = names_in(assignment.value) - seen if assignment is not None else set()
-        seen |= inputs
-        waiting += sorted(inputs)
-    return seen
-
-
 def _came_from_a_network(order: Order, name: str) -> bool:
     """Was it computed before the update by a network, or from something that was?"""
-    found = [made_last(order.code, order.outer_step, one) for one in sorted(_behind(order, [name]))]
-    own = made_last(order.code, order.outer_step, name)
-    is_computed = own is not None and is_forward(order.code, own)
-    return is_computed and any(
-        one is not None and is_forward(order.code, one) and runs(order.code, one) for one in found
-    )
+    code, own = order.code, made_last(order.code, order.outer_step, name)
+    behind = (item for item in makers(code, order.outer_step, [name]) if is_forward(code, item))
+    return own is not None and is_forward(code, own) and any(runs(code, item) for item in behind)
 
 
 def _after_step(names: list[str]) -> str:
@@ -227,9 +318,8 @@ def before_the_return(order: Order, files: Files) -> Iterator[Reordering]:
         return
     handed = [value for target, value in zip(targets, values, strict=True) if ast.unparse(target) in order.stale]
     names = [value.id for value in handed if isinstance(value, ast.Name)]
-    forward_again = _computed_before(code, result, names, ()) if names and len(names) == len(handed) else None
-    if forward_again is not None:
-        yield Reordering(_after_step(names), "earlier", [forward_again[1]], code.path)
+    if names and len(names) == len(handed):
+        yield from _computed_before(code, result, names, (), _after_step(names))
 
 
 def _return_of_the_step(order: Order, files: Files) -> tuple[Code, Function, ast.Return] | None:
@@ -251,36 +341,19 @@ def _items(node: ast.expr) -> list[ast.expr]:
 
 def where_it_is_used(order: Order, files: Files) -> Iterator[Reordering]:
     """`self.penalty = self.net.weight.pow(2).sum()` in an `__init__`: repeats that line before the value is read."""
-    names = dict.fromkeys(path.split(".")[-1] for path in order.moment.held if "." in path)
-    for name in names:
-        if not is_built_once(files, name):
+    for name in dict.fromkeys(path.split(".")[-1] for path in order.moment.held if "." in path):
+        made = _only_maker(files, f"self.{name}") if is_built_once(files, name) else None
+        reader = _only_reader(files, name)
+        if made is None or reader is None or not is_forward(*made):
             continue
-        result, reader = _value_of(files, name), _only_reader(files, name)
-        if result is None or reader is None:
-            continue
-        (home, value, used), (code, statement, owner) = result, reader
-        if code is not home and used - {"self", "torch"}:
+        (home, assigned), (code, statement, owner) = made, reader
+        if code is not home and names_in(assigned.value) - {"self", "torch"}:
             continue  # names of another file
-        again = re.sub(r"\bself\b", owner, value)
+        again = re.sub(r"\bself\b", owner, home.segment(assigned.value))
         edit = lines_before(code, statement, [f"{owner}.{name} = {again}"])
         if edit is not None:
             title = f"Compute `{owner}.{name}` anew in each round, with the weights of the round"
             yield Reordering(title, "earlier", [edit], code.path)
-    return
-
-
-def _value_of(files: Files, name: str) -> tuple[Code, str, set[str]] | None:
-    """The value of its only assignment, with its names, if it uses no local name of the `__init__`."""
-    path = f"self.{name}"
-    assignments = [(code, node) for code in files.codes(name) for node in code.every(ast.Assign) if binds(node, path)]
-    code, assigned = assignments[0] if len(assignments) == 1 else (None, None)
-    home = code.function(assigned) if code is not None and assigned is not None else None
-    if code is None or assigned is None or not isinstance(home, ast.FunctionDef) or len(assigned.targets) != 1:
-        return None
-    own = {arg.arg for arg in ast.walk(home.args) if isinstance(arg, ast.arg)} - {"self"}
-    own |= {bound for statement in home.body for bound in names_bound_within(statement)}
-    used = names_in(assigned.value)
-    return (code, code.segment(assigned.value), used) if is_forward(code, assigned) and not used & own else None
 
 
 def _only_reader(files: Files, name: str) -> tuple[Code, ast.stmt, str] | None:

@@ -13,7 +13,7 @@ from outplace.knowledge.silent_rules.two_names import PARAMETERS_BY_REFERENCE
 from outplace.model import Safety
 from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.location import Place
-from outplace.repair.forms import backward_first, recorded, silent, step_order
+from outplace.repair.forms import recorded, silent, step_order
 from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.plan.kinds.saved import saved
 from outplace.repair.plan.out_of_place import rebinding
@@ -42,11 +42,10 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
     yield from copies_for_backward(place)
     for moment in step_order.moments(place.files, place.bug):
         code = place.files.code(moment.file)
-        earlier = backward_first.backward_first(code, moment) if code is not None and not moment.by_optimizer else None
-        if earlier is not None:
-            safety: Safety = "safe" if earlier.plain and not place.bug.from_run else "unsafe"
-            edits = {moment.file: tuple(earlier.edits)}
-            yield Candidate("Go backward before the write", safety, edits, provable=True, keeps="gradients")
+        for way in step_order.update_waits(code, moment) if code is not None and not moment.by_optimizer else ():
+            safety: Safety = "safe" if way.plain and not place.bug.from_run else "unsafe"
+            edits = {moment.file: tuple(way.edits)}
+            yield Candidate("Go backward before the write", safety, edits, provable=True, keeps=way.keeps)
 
 
 def _may_be_recorded(place: Place) -> bool:
