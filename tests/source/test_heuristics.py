@@ -32,6 +32,8 @@ def test_what_is_believed_and_its_legal_twin():
     assert not heuristics.says_inference_only('"""Used for inference and training."""')
     assert heuristics.trains_by_name("train(model)\n")
     assert not heuristics.trains_by_name("def helper():\n    train(model)\n")
+    assert heuristics.is_class_name("layers.Head")
+    assert not heuristics.is_class_name("layers.head")
     assert heuristics.makes_optimizer(expression("build_optimizer(net)"))
     assert not heuristics.makes_optimizer(expression("build_scheduler(net)"))
     assert heuristics.hands_on_optimizers("self.update(self.q_optim, self.q, loss)")

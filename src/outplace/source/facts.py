@@ -72,6 +72,8 @@ class CallFacts:
     """The functions of the project; for a module, its forward."""
     layers: tuple[Span, ...] = ()
     """The calls that have made the torch modules, or the `functools.partial` objects, that run in it."""
+    makes_module: Answer = "unknown"
+    """Is its result a new module or optimizer?"""
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,14 @@ def makes_optimizer(call: ast.Call) -> bool:
     return "optim" in syntax_trees.text_of(call.func).lower()
 
 
+def is_class_name(function: str) -> bool:
+    """Belief: an unknown function whose name begins with a capital letter is a class, and a call makes a new module.
+
+    If wrong: `fix` does not compute the value again after a step.
+    """
+    return function.rpartition(".")[2][:1].isupper()
+
+
 def hands_on_optimizers(body: str) -> bool:
     """Belief: `update(self.q_optim, self.q, loss)` steps the optimizer, and runs the backward of the loss before.
 

@@ -12,12 +12,24 @@ from collections.abc import Mapping, Sequence
 
 from outplace.source import calls
 from outplace.source.analysis import FUNCTION_STEPS, PROGRAM_STEPS, Receivers, functions_of, unknown_arguments
-from outplace.source.facts import CallFacts, Container, Definition, Span
+from outplace.source.facts import Answer, CallFacts, Container, Definition, Span
 from outplace.source.frames import Frame, OutOfSteps
 from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.joins import options
 from outplace.source.project import Module, Project
-from outplace.source.values import Bound, Dictionary, Function, Instance, Items, Layer, Partial, Value
+from outplace.source.values import (
+    Bound,
+    Dictionary,
+    Function,
+    Instance,
+    Items,
+    Layer,
+    Optimizer,
+    Outside,
+    Partial,
+    Unknown,
+    Value,
+)
 
 _MOST_PROGRAMS = 8
 
@@ -37,7 +49,10 @@ class Survey:
     def call(self, span: Span) -> CallFacts:
         """What this call runs; nothing if no run comes to it."""
         span = self._visited(span)
-        return CallFacts(tuple(self._notes.functions.get(span, ())), tuple(self._notes.layers.get(span, ())))
+        notes = self._notes
+        answers = notes.modules.get(span, {"unknown"})
+        made: Answer = "yes" if "yes" in answers else "unknown" if "unknown" in answers else "no"
+        return CallFacts(tuple(notes.functions.get(span, ())), tuple(notes.layers.get(span, ())), made)
 
     def containers(self, span: Span) -> frozenset[Container]:
         """Which containers this name, attribute or part may be; empty if it may be something else, or is not known."""
@@ -91,6 +106,8 @@ class _Notes:
         """The calls that have made the layers which each call runs, directly or further inside."""
         self.made: dict[int, tuple[Value, tuple[Span, ...]]] = {}
         """By the id of a layer or a partial: itself, so that the id stays its own, and the calls that have made it."""
+        self.modules: dict[Span, set[Answer]] = {}
+        """Whether each call has made a new module or optimizer."""
         self.kinds: dict[Span, set[Container | None]] = {}
         """The containers that each expression has been; None for anything else."""
 
@@ -136,12 +153,14 @@ class _Surveying(Interpreter):
             result = calls.call(self, function, args, keywords, node)
         finally:
             self._running.pop()
+        new: Answer = "yes" if _is_trained(result) and id(result) not in notes.made else "no"
+        notes.modules.setdefault(span, set()).add("unknown" if isinstance(function, Unknown | Outside) else new)
         self._note_made(result, (span, *before), args[0] if args else None)
         return result
 
     def _note_made(self, result: Value, spans: tuple[Span, ...], source: Value | None) -> None:
         """Notes which calls made a layer. A copy, and the layers inside it, were made where the `source` was."""
-        if not isinstance(result, Layer | Partial | Instance) or id(result) in self._notes.made:
+        if not isinstance(result, Layer | Partial | Instance | Optimizer) or id(result) in self._notes.made:
             return
         of_source = self._notes.made.get(id(source), (source, ()))[1]
         self._notes.made[id(result)] = result, tuple(dict.fromkeys((*spans, *of_source)))
@@ -151,6 +170,13 @@ class _Surveying(Interpreter):
     def _span(self, node: ast.expr) -> Span:
         end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return Span(self.frame.module.path, node.lineno, node.col_offset, *end)
+
+
+def _is_trained(value: Value) -> bool:
+    """Is it a module or an optimizer, or an object that holds one?"""
+    if isinstance(value, Instance):
+        return value.cls.torch_base() is not None or any(isinstance(i, Layer | Optimizer) for i in value.names.values())
+    return isinstance(value, Layer | Optimizer)
 
 
 def _container(value: Value) -> Container | None:

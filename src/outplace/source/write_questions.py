@@ -61,7 +61,7 @@ class Inquiry:
         """What the call at this place runs. Files are named as the asker names them."""
         facts = self._survey.call(span)
         functions = tuple(item._replace(file=self._called.get(item.file, item.file)) for item in facts.functions)
-        return CallFacts(functions, tuple(map(self._as_asked, facts.layers)))
+        return replace(facts, functions=functions, layers=tuple(map(self._as_asked, facts.layers)))
 
     def containers(self, span: Span) -> frozenset[Container]:
         """Which containers the expression at this place may be; empty if it may be something else, or is not known."""

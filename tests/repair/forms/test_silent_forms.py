@@ -14,6 +14,7 @@ from outplace.repair.facts.bug import Moment
 from outplace.repair.forms import silent, step_order
 from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.edits import apply
+from outplace.repair.syntax.files import Files
 
 
 def moved(source: str) -> str | None:
@@ -22,7 +23,7 @@ def moved(source: str) -> str | None:
     lines = source.splitlines()
     write, backward = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("# write", "# backward"))
     moment = Moment("a.py", write, backward, by_optimizer=False)
-    earlier = next(step_order.update_waits(Code("a.py", source), moment), None)
+    earlier = next(step_order.update_waits(Code("a.py", source), moment, Files({"a.py": source})), None)
     return None if earlier is None else apply(source, earlier.edits)
 
 

@@ -6,11 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from outplace.knowledge.traits import method_has
-from outplace.repair.facts.aliases import span_of
+from outplace.repair.facts.aliases import calls_of, span_of
 from outplace.repair.syntax.calls import called_name
 from outplace.repair.syntax.code import Code, Function, is_library
 from outplace.repair.syntax.files import Files
 from outplace.source.facts import Definition, Span
+from outplace.source.heuristics import may_store
+
+_MOST_CALLERS = 4
+"""How many callers of callers are looked at."""
 
 
 def callee_of(files: Files, code: Code, call: ast.Call) -> tuple[Code, Function, bool] | None:
@@ -93,6 +97,37 @@ def argument_of(function: Function, call: ast.Call, name: str, bound: bool) -> a
         return None
     index = positions.index(name)
     return call.args[index] if index < len(call.args) else None
+
+
+def is_built_once(files: Files, name: str) -> bool:
+    """Is this attribute set only while objects are made? (`self.penalty`, a graph over all weights.)"""
+    settings = [(home, node) for home in files.codes(name) for node in ast.walk(home.tree) if _sets(node, name)]
+    return bool(settings) and all(_runs_once(files, home, node, _MOST_CALLERS) for home, node in settings)
+
+
+def _sets(node: ast.AST, name: str) -> bool:
+    """Does it set the attribute: `x.name = ...`, `x.name[key] = ...`, `x.name.append(...)`?"""
+    if isinstance(node, ast.Call):
+        node = node.func.value if isinstance(node.func, ast.Attribute) and may_store(node.func.attr) else node
+    elif not isinstance(node, ast.Attribute | ast.Subscript) or not isinstance(node.ctx, ast.Store):
+        return False
+    held = node.value if isinstance(node, ast.Subscript) else node
+    return isinstance(held, ast.Attribute) and held.attr == name
+
+
+def _runs_once(files: Files, code: Code, node: ast.AST, callers: int) -> bool:
+    """Does only `__init__` run it, or the file itself, once?"""
+    function = code.function(node)
+    if function is None:
+        return not code.loops(node)
+    if not isinstance(function, Function) or callers == 0 or function.name in ("forward", "__call__"):
+        return False  # forward is called without its name
+    calls = calls_of(files, code, function) if function.name != "__init__" else []
+    return (
+        calls is not None
+        and (bool(calls) or function.name == "__init__")
+        and all(_runs_once(files, home, call, callers - 1) for home, call, _ in calls)
+    )
 
 
 def _function(files: Files, definition: Definition) -> tuple[Code, Function, bool] | None:

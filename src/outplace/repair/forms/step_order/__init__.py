@@ -2,8 +2,8 @@
 
 - `detach`: detaches a value that the backward must not go through. A state that a loop passes on loses the graph of
   earlier iterations. If several networks are trained in turn, each loss gets the others' part detached.
-- `run_again`: computes stale values after the step. What only the later backward needs moves there; the rest is computed
-  again, after the step, in each loop iteration, or where it is used.
+- `run_again`: computes stale values after the step. What only the later backward needs moves there. The rest is
+  computed again, after the step, in each loop iteration, or where it is used.
 - `update_first`: moves the later update before the step that affects it.
 - `steps_wait`: moves the steps after the last backward, which gets the parameters of its own optimizer as inputs; or
   after the end of the loop.
@@ -47,7 +47,7 @@ def reorderings(
 
     `bug`: what a run has seen, and so which modules can compute with copies of their weights.
     """
-    order = order_of(code, moment)
+    order = order_of(files, code, moment)
     if order is None:
         return
     if not moment.by_optimizer:
@@ -60,68 +60,66 @@ def reorderings(
         order = replace(order, moment=replace(moment, for_the_step=()))
     loop = order.loop
     if loop is not None:
-        yield from _between_rounds(order, loop, files)
+        yield from _between_rounds(order, loop)
     if order.in_one_round:
-        yield from _in_one_round(order, files, unused, intent, bug)
+        yield from _in_one_round(order, unused, intent, bug)
     if loop is not None:
-        yield from run_again.where_it_is_used(order, files)
-        yield from run_again.in_each_round(order, loop, files)
+        yield from run_again.where_it_is_used(order)
+        yield from run_again.in_each_round(order, loop)
         yield from steps_wait.after_the_loop(order, loop)
     if order.in_one_round and not moment.from_source:
-        yield from update_first(order, files, shared=False)
+        yield from update_first(order, shared=False)
 
 
-def update_waits(code: Code, moment: Moment) -> Iterator[Reordering]:
+def update_waits(code: Code, moment: Moment, files: Files) -> Iterator[Reordering]:
     """The backward goes before an update by hand that must not affect it."""
-    order = order_of(code, moment)
+    order = order_of(files, code, moment)
     yield from steps_wait.update_waits(order) if order is not None else ()
 
 
-def _between_rounds(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
+def _between_rounds(order: Order, loop: Loop) -> Iterator[Reordering]:
     """The step of one loop iteration, and a backward of a later one."""
     yield from steps_wait.backward_once(order, loop)
     if order.moment.root_is_older is not True:
-        yield from detach.state_inside(order, loop, files)
-        yield from detach.state(order, loop, files)
+        yield from detach.state_inside(order, loop)
+        yield from detach.state(order, loop)
     yield from detach.others(order, loop)
     yield from steps_wait.in_a_second_loop(order, loop)
 
 
-def _in_one_round(
-    order: Order, files: Files, unused: bool, intent: Intent | None, bug: Bug | None
-) -> Iterator[Reordering]:
+def _in_one_round(order: Order, unused: bool, intent: Intent | None, bug: Bug | None) -> Iterator[Reordering]:
     """The step, and a backward of the same loop iteration."""
     older = order.moment.root_is_older
     yield from steps_wait.of_one_loss(order)
-    yield from update_first(order, files, shared=True)
-    yield from detach.cut(order, files, unused)
+    yield from update_first(order, shared=True)
+    yield from detach.cut(order, unused)
     if older is False:  # the loss is newer than the step: only its older part is to be computed again
         yield from run_again.after_the_step(order)
-        yield from run_again.before_the_return(order, files)
+        yield from run_again.before_the_return(order)
         return
     with_old = [
         replace(way, intent="old-weights")
-        for way in (*steps_wait.with_inputs(order), *_with_copies(order, files, bug))
+        for way in (*steps_wait.with_inputs(order), *_with_copies(order, bug))
         if intent != "new-weights"
     ]
-    if intent == "old-weights" or (intent is None and (is_reported(order, files) or is_handed_in(order))):
+    if intent == "old-weights" or (intent is None and (is_reported(order) or is_handed_in(order))):
         yield from (replace(way, plain=order.moment.from_source) for way in with_old)
         if order.moment.from_source:
-            yield from (way for way in update_first(order, files, shared=False) if way.plain)
+            yield from (way for way in update_first(order, shared=False) if way.plain)
         return
-    with_new = [replace(way, intent="new-weights") for way in _computed_later(order, files)]
+    with_new = [replace(way, intent="new-weights") for way in _computed_later(order)]
     if order.shares_graph and Training(order).trains_again() is not False:
         yield from with_old
         with_old = []
     yield from with_new
     yield from with_old
     if older is None:
-        yield from run_again.before_the_return(order, files)
+        yield from run_again.before_the_return(order)
 
 
-def _with_copies(order: Order, files: Files, bug: Bug | None) -> Iterator[Reordering]:
+def _with_copies(order: Order, bug: Bug | None) -> Iterator[Reordering]:
     """What computes the later loss uses copies of the weights, so its backward can come after the step."""
-    calls = weight_copies.module_calls(files, bug)[1] if bug is not None else []
+    calls = weight_copies.module_calls(order.files, bug)[1] if bug is not None else []
     block = order.code.block(order.outer_step)
     later = needed(order.outer_backward, block[: block.index(order.outer_backward)])
     behind = {node for item in later for node in ast.walk(item)}
@@ -133,7 +131,7 @@ def _with_copies(order: Order, files: Files, bug: Bug | None) -> Iterator[Reorde
         yield Reordering(title, "steps", list(changes), path)
 
 
-def _computed_later(order: Order, files: Files) -> Iterator[Reordering]:
+def _computed_later(order: Order) -> Iterator[Reordering]:
     """The loss, or what it is computed from, is computed after the step."""
-    later = [*run_again.moved(order, files), *run_again.from_its_method(order, files)]
+    later = [*run_again.moved(order), *run_again.from_its_method(order)]
     yield from later or run_again.after_the_step(order)

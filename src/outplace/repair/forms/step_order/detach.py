@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from outplace.knowledge.traits import joins
 from outplace.repair.facts.aliases import calls_of
-from outplace.repair.facts.attributes import is_built_once
-from outplace.repair.facts.callees import callee_of
+from outplace.repair.facts.callees import callee_of, is_built_once
 from outplace.repair.forms.step_order.forward import uses
 from outplace.repair.forms.step_order.moves import bound, lines_after, listed, names_bound, simple_statements
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
 from outplace.repair.forms.step_order.training import Training
-from outplace.repair.syntax.calls import method_call, only_call
+from outplace.repair.syntax.calls import called_name, method_call, only_call
 from outplace.repair.syntax.code import Code, Function, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
@@ -34,10 +33,10 @@ _DETACHED = {
 }
 
 
-def state(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
+def state(order: Order, loop: Loop) -> Iterator[Reordering]:
     """`h = h.detach()` after the step, or `previous = out.detach()` if it is stored later than that."""
     code = order.code
-    shapes = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path, files)}
+    shapes = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path, order.files)}
     cut, edits = _cut(code, loop, order.step, shapes, order.moment.held)
     if not cut:
         return
@@ -67,73 +66,59 @@ def _retained(order: Order, loop: Loop) -> Edit | None:
     return order.code.replaced(call, f"{order.code.segment(call.func)}({', '.join(arguments)})")
 
 
+class _Spot(NamedTuple):
+    """Where a value is detached: in a line after a statement (`h = h.detach()`), or where it is stored."""
+
+    value: str | ast.expr
+    shape: str
+    statement: ast.stmt | None = None
+
+
 def _cut(
     code: Code, around: ast.AST, step: ast.stmt, shapes: Mapping[str, str], held: Mapping[str, str]
 ) -> tuple[list[str], list[Edit]]:
-    """What can be detached, and the edits: values that are stored after the step, and lines after statements."""
-    cuts = _Cuts(code, step, held)
-    cut = [path for path, shape in shapes.items() if cuts.detach(path, shape, list(_keepers(around, path)))]
-    edits = cuts.edits()
-    return (cut, edits) if edits is not None else ([], [])
+    """What can be detached, and the edits. `held`: the shapes of all values with a graph."""
+    lines: dict[ast.stmt, list[str]] = {}
+    cut, values = list[str](), list[Edit]()
+    for path, shape in shapes.items():
+        spots = [spot for spot in _spots(code, around, step, path, shape, held) if spot.shape in _DETACHED]
+        cut += [path] if spots else []
+        for value, kind, statement in spots:
+            if statement is not None:
+                lines.setdefault(statement, []).append(f"{value} = {_DETACHED[kind].format(value)}")
+            elif isinstance(value, ast.expr):
+                plain = isinstance(value, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
+                text = code.segment(value) if plain else f"({code.segment(value)})"
+                values.append(code.replaced(value, _DETACHED[kind].format(text)))
+    after = [lines_after(code, statement, list(dict.fromkeys(texts))) for statement, texts in lines.items()]
+    return ([], []) if None in after else (cut, [*filter(None, after), *dict.fromkeys(values)])
 
 
-class _Cuts:
-    """Edits that detach values at a step, as far as possible. `held`: the shapes of all values with a graph."""
-
-    def __init__(self, code: Code, step: ast.stmt, held: Mapping[str, str]) -> None:
-        self._code, self._step, self._held = code, step, held
-        self._lines: dict[ast.stmt, list[str]] = {}
-        self._values: list[Edit] = []
-
-    def detach(self, path: str, shape: str, keepers: list[_Keeper]) -> bool:
-        """Detaches what a name holds after the step; False if nothing was detached."""
-        step = self._step
-        later = [keeper for keeper in keepers if keeper.statement.lineno > step.lineno]
-        if len(later) < len(keepers):  # a later binding may be the initial state
-            later = [keeper for keeper in later if any(reads(keeper.value, name) for name in self._held)]
-        if any(_is_kept_more_often(self._code, keeper.statement, step) for keeper in later):
-            values = dict.fromkeys(ast.unparse(keeper.value) for keeper in later)
-            cut = [self._behind(step, value, self._held.get(value, "")) for value in values]
-            return all(cut)
-        done = [self._where_it_is_kept(path, shape, keeper) for keeper in later]
-        in_any_case = any(keeper.statement in self._code.block(step) for keeper in later)
-        if not in_any_case and (not later or len(later) < len(keepers)):
-            done.append(self._behind(step, path, shape))
-        return any(done)
-
-    def _where_it_is_kept(self, path: str, shape: str, keeper: _Keeper) -> bool:
+def _spots(
+    code: Code, around: ast.AST, step: ast.stmt, path: str, shape: str, held: Mapping[str, str]
+) -> Iterator[_Spot]:
+    """Where to detach what a name holds after the step: where it is stored after it, else right after the step."""
+    keepers = list(_keepers(around, path))
+    later = [keeper for keeper in keepers if keeper.statement.lineno > step.lineno]
+    if len(later) < len(keepers):  # a later binding may be the initial state
+        later = [keeper for keeper in later if any(reads(keeper.value, name) for name in held)]
+    if any(_is_kept_more_often(code, keeper.statement, step) for keeper in later):
+        yield from (_Spot(text, held.get(text, ""), step) for text in (ast.unparse(keeper.value) for keeper in later))
+        return
+    for keeper in later:
         if not keeper.whole and binds(keeper.statement, path):
-            return self._behind(keeper.statement, path, shape)
-        return self._inside(keeper.value, shape if keeper.whole else self._held.get(ast.unparse(keeper.value), ""))
-
-    def _behind(self, statement: ast.stmt, path: str, shape: str) -> bool:
-        """`h = h.detach()` after a statement."""
-        if shape in _DETACHED:
-            lines, line = self._lines.setdefault(statement, []), f"{path} = {_DETACHED[shape].format(path)}"
-            lines += [line] if line not in lines else []
-        return shape in _DETACHED
-
-    def _inside(self, value: ast.expr, shape: str) -> bool:
-        """`out.detach()` for `out`."""
-        if shape in _DETACHED:
-            self._values.append(self._code.replaced(value, _DETACHED[shape].format(_operand(self._code, value))))
-        return shape in _DETACHED
-
-    def edits(self) -> list[Edit] | None:
-        """All edits; None if lines cannot be inserted after a statement."""
-        lines = [lines_after(self._code, statement, texts) for statement, texts in self._lines.items()]
-        return None if None in lines else [*(line for line in lines if line is not None), *dict.fromkeys(self._values)]
+            yield _Spot(path, shape, keeper.statement)
+        else:
+            yield _Spot(keeper.value, shape if keeper.whole else held.get(ast.unparse(keeper.value), ""))
+    in_any_case = any(keeper.statement in code.block(step) for keeper in later)
+    if not in_any_case and (not later or len(later) < len(keepers)):
+        yield _Spot(path, shape, step)
 
 
 def _is_kept_more_often(code: Code, statement: ast.stmt, step: ast.stmt) -> bool:
     """Do only some iterations step? Then the ones in between continue with the graph."""
     around = list(code.above(statement))
     return any(isinstance(item, ast.If) and item not in around for item in code.above(step))
-
-
-def _operand(code: Code, value: ast.expr) -> str:
-    plain = isinstance(value, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
-    return code.segment(value) if plain else f"({code.segment(value)})"
 
 
 class _Keeper(NamedTuple):
@@ -164,10 +149,10 @@ def _is_item(target: ast.expr, path: str) -> bool:
     return isinstance(target, ast.Subscript) and ast.unparse(target.value) == path
 
 
-def state_inside(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
+def state_inside(order: Order, loop: Loop) -> Iterator[Reordering]:
     """One call does both the step and the next iteration's backward: detaches what the object stores at its step."""
-    found = _method_run_by(order.code, order.step, files) if order.step is order.backward else None
-    carried = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path, files)}
+    found = _method_run_by(order.code, order.step, order.files) if order.step is order.backward else None
+    carried = {path: shape for path, shape in order.moment.held.items() if _is_carried(loop, path, order.files)}
     if found is None or not carried:
         return
     prefix, home, function = found
@@ -253,10 +238,9 @@ def _detached_in(code: Code, loop: ast.For, path: str) -> Iterator[Edit]:
             continue
         if isinstance(node, ast.Starred) and ast.unparse(node.value) == path:
             yield code.replaced(node.value, f"({others})")
-        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.args[0]) == path and _joins(node):
-            yield code.replaced(node.args[0], f"[{others}]")
-        elif isinstance(node, ast.Call) and counter in map(ast.unparse, node.args):  # `self.imitation(logits, i)`
-            yield from (code.replaced(arg, f"[{others}]") for arg in node.args if ast.unparse(arg) == path)
+        elif isinstance(node, ast.Call) and path in (given := [*map(ast.unparse, node.args)]):
+            if counter in given or (given[0] == path and joins(called_name(node))):  # `self.imitation(logits, i)`
+                yield from (code.replaced(arg, f"[{others}]") for arg in node.args if ast.unparse(arg) == path)
         elif _is_another(node, path, counter):
             end = code.span(node)[1]
             yield Edit(end, end, ".detach()")
@@ -272,10 +256,6 @@ def _counter(loop: Loop) -> str:
     return target.id if name in ("range", "enumerate") and isinstance(target, ast.Name) else ""
 
 
-def _joins(call: ast.Call) -> bool:
-    return joins(ast.unparse(call.func).split(".")[-1])
-
-
 def _is_another(node: ast.expr, path: str, counter: str) -> bool:
     """Is it another element of the list: `all[1 - i]` or `all[j]`, not `all[i]`?"""
     item = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and ast.unparse(node.value) == path
@@ -288,27 +268,27 @@ def _loads(node: ast.AST, path: str) -> Iterator[ast.Attribute]:
             yield part
 
 
-def cut(order: Order, files: Files, unused: bool) -> Iterator[Reordering]:
+def cut(order: Order, unused: bool) -> Iterator[Reordering]:
     """The later loss gets a detached value, if that value trains only the parameters that were just stepped.
 
     `unused`: such gradients are certainly discarded.
     """
     if Training(order).trains_again():
         return
-    late = _late_reads(order, files) if order.moment.root_is_older is not True else {}
+    late = _late_reads(order) if order.moment.root_is_older is not True else {}
     for reads_of in filter(None, (late, _early_reads(order))):
         title = f"Detach {listed(list(reads_of))}: this loss is not to train what has just been stepped"
         ends = dict.fromkeys(order.code.span(node)[1] for nodes in reads_of.values() for node in nodes)
         yield Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in ends], plain=unused)
 
 
-def _late_reads(order: Order, files: Files) -> dict[str, list[ast.expr]]:
+def _late_reads(order: Order) -> dict[str, list[ast.expr]]:
     """Where statements after the step use the graph of stale values, if all of these may be detached."""
     code, block = order.code, order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
     paths = [*order.stale, *(path for path in order.moment.stale if "." in path)]
     free = [path for path in paths if path not in bound(after)]
-    found = {path: [node for item in after for node in _reads(files, code, item, path)] for path in free}
+    found = {path: [node for item in after for node in _reads(order.files, code, item, path)] for path in free}
     used = {path: nodes for path, nodes in found.items() if nodes}
     return used if all(path in order.moment.for_the_step for path in used) else {}
 

@@ -10,17 +10,13 @@ from itertools import pairwise
 
 from outplace.knowledge.traits import draws as draws_at_random
 from outplace.knowledge.traits import without_graph
+from outplace.repair.facts.aliases import span_of
 from outplace.repair.forms.step_order.moves import binds_within, names_bound
 from outplace.repair.syntax.calls import called_names, identifiers
 from outplace.repair.syntax.code import Code, Function
+from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, names_in, reads
-from outplace.source.heuristics import makes_optimizer
-
-_DISTRIBUTIONS = {
-    "Bernoulli", "Beta", "Binomial", "Categorical", "Dirichlet", "Exponential", "Gamma", "Gumbel", "Independent",
-    "Laplace", "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "RelaxedBernoulli",
-    "RelaxedOneHotCategorical", "TransformedDistribution", "Uniform",
-}  # fmt: skip
+from outplace.source.heuristics import is_class_name, makes_optimizer
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class Remade:
 
 
 def remade(
-    code: Code, at: ast.stmt, names: Iterable[str], stale: Collection[str], cut: Collection[str] = ()
+    files: Files, code: Code, at: ast.stmt, names: Iterable[str], stale: Collection[str], cut: Collection[str] = ()
 ) -> Remade | None:
     """The statements that compute values again, starting with the first stale one.
 
@@ -43,7 +39,9 @@ def remade(
     while waiting:
         name = waiting.pop()
         assignment = made_last(code, at, name)
-        if assignment is None or not is_forward(code, assignment) or contexts(code, assignment) != contexts(code, at):
+        if assignment is None or contexts(code, assignment) != contexts(code, at):
+            return None
+        if not is_forward(files, code, assignment):
             return None
         if assignment not in found:
             found.append(assignment)
@@ -135,10 +133,10 @@ def _bound_between(code: Code, name: str, made: ast.stmt, at: ast.stmt, but: Col
     )
 
 
-def runs(code: Code, statement: ast.stmt) -> list[ast.Call]:
+def runs(files: Files, code: Code, statement: ast.stmt) -> list[ast.Call]:
     """The calls that may run a network: not of a library, not a method of a computed value, not a class."""
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and node.args]
-    return [call for call in calls if _may_run(code, call) and not _makes_object(code, call)]
+    return [call for call in calls if _may_run(code, call) and not _makes_object(files, code, call)]
 
 
 def _may_run(code: Code, call: ast.Call) -> bool:
@@ -161,13 +159,13 @@ def uses(code: Code, statement: ast.stmt, name: str) -> list[ast.Name]:
     ]
 
 
-def is_forward(code: Code, statement: ast.Assign) -> bool:
+def is_forward(files: Files, code: Code, statement: ast.Assign) -> bool:
     """May it run again? It must not draw random numbers or train."""
     text = code.segment(statement)
     calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
-    if any(_makes_object(code, call) for call in calls) or identifiers(statement) & {"requires_grad", "requires_grad_"}:
+    if identifiers(statement) & {"requires_grad", "requires_grad_"} or called_names(statement.value) & _trainers(code):
         return False
-    if called_names(statement.value) & _trainers(code):
+    if any(_makes_object(files, code, call) for call in calls):
         return False
     trained = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Call) and makes_optimizer(node)]
     if any(reads(call, name) for call in trained for name in names_bound(statement)):
@@ -192,13 +190,10 @@ def draws(code: Code, statement: ast.stmt) -> bool:
     return any("random" in parts or draws_at_random(parts[-1]) for parts in names)
 
 
-def _makes_object(code: Code, call: ast.Call) -> bool:
-    """Does it call a class: a module, an optimizer?
-
-    `D(fake)` does not if `D` is a name that was assigned. A distribution does not count, since it is only its
-    parameters.
-    """
+def _makes_object(files: Files, code: Code, call: ast.Call) -> bool:
+    """Does it make a module or an optimizer? The analysis knows; of a call that it has not followed, the name tells."""
+    made = files.inquiry.call(span_of(code, call)).makes_module
+    if made != "unknown":
+        return made == "yes"
     name = ast.unparse(call.func)
-    if name.split(".")[-1] in _DISTRIBUTIONS:
-        return False
-    return name.split(".")[-1][:1].isupper() and not any(binds(node, name) for node in ast.walk(code.tree))
+    return is_class_name(name) and not any(binds(node, name) for node in ast.walk(code.tree))

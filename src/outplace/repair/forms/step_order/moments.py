@@ -39,14 +39,14 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
                 ]
             for backward in backwards:
                 together = code.scope(backward) is code.scope(update) and backward is not update
-                if together and (by_optimizer or not _is_before_the_forward(code, update, backward)):
+                if together and (by_optimizer or not _is_before_the_forward(files, code, update, backward)):
                     yield Moment(code.path, update.lineno, backward.lineno, by_optimizer=by_optimizer)
 
 
-def _is_before_the_forward(code: Code, update: ast.stmt, backward: ast.stmt) -> bool:
+def _is_before_the_forward(files: Files, code: Code, update: ast.stmt, backward: ast.stmt) -> bool:
     """Do all networks of this loss run after the update? Then another update is the cause."""
     found = makers(code, backward, names_in(backward))
-    lines = [assignment.lineno for assignment in found if runs(code, assignment)]
+    lines = [assignment.lineno for assignment in found if runs(files, code, assignment)]
     return bool(lines) and min(lines) > update.lineno
 
 

@@ -10,6 +10,7 @@ from outplace.repair.forms.step_order.forward import is_forward
 from outplace.repair.syntax.calls import called_names, identifiers, method_call
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds
 from outplace.source.heuristics import is_gradient_name, steps_by_name
 
@@ -40,6 +41,7 @@ class Reordering:
 class Order:
     """The statements of the step and of the backward, and those of the block that contains both."""
 
+    files: Files
     code: Code
     moment: Moment
     step: ast.stmt
@@ -77,7 +79,7 @@ class Order:
     def _made_in(self, scope: ast.AST, name: str) -> bool:
         """Is it an object that a forward has made, not a network?"""
         assignments = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and binds(node, name)]
-        return bool(assignments) and all(is_forward(self.code, node) for node in assignments)
+        return bool(assignments) and all(is_forward(self.files, self.code, node) for node in assignments)
 
     @property
     def in_one_round(self) -> bool:
@@ -92,7 +94,7 @@ class Order:
         return self.in_one_round and any(goes_backward(item) and retains_graph(item) for item in before)
 
 
-def order_of(code: Code, moment: Moment) -> Order | None:
+def order_of(files: Files, code: Code, moment: Moment) -> Order | None:
     """The order of the moment; None if no block contains both."""
     step, backward = statement_at(code, moment.step_line, "step"), statement_at(code, moment.backward_line, "backward")
     if step is None or backward is None or code.scope(step) is not code.scope(backward):
@@ -102,7 +104,7 @@ def order_of(code: Code, moment: Moment) -> Order | None:
     for item in above_step:
         for other in above_backward:
             if code.parents.get(item) is code.parents.get(other) and other in code.block(item):
-                return Order(code, moment, step, backward, item, other)
+                return Order(files, code, moment, step, backward, item, other)
     return None
 
 

@@ -23,12 +23,12 @@ _OF_A_GRAPH = ("backward", "grad", "step")
 """Calls that take a loss and show nothing of it: `loss.backward()`, `autograd.grad(loss, w)`, `trainer.step(loss)`."""
 
 
-def is_reported(order: Order, files: Files) -> bool:
+def is_reported(order: Order) -> bool:
     """Does something read the loss, or what is computed from it, before the failed backward, but no backward?"""
     block = order.code.block(order.outer_step)
     before = block[: block.index(order.outer_backward)]
     losses = {path for path in order.stale_paths if reads(order.outer_backward, path)}
-    return any(_Reports(files, order.code).of(path, before, _DEEPEST) for path in sorted(losses))
+    return any(_Reports(order.files, order.code).of(path, before, _DEEPEST) for path in sorted(losses))
 
 
 def is_handed_in(order: Order) -> bool:

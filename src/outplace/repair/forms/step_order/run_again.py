@@ -10,8 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from outplace.repair.facts.attributes import is_built_once
-from outplace.repair.facts.callees import functions_of, networks_within, own_methods
+from outplace.repair.facts.callees import functions_of, is_built_once, networks_within, own_methods
 from outplace.repair.forms.step_order.forward import draws, is_forward, made_last, makers, remade, runs, uses
 from outplace.repair.forms.step_order.moves import (
     Move,
@@ -38,10 +37,10 @@ from outplace.repair.syntax.flow import binds, flat, names_in, reads, used_later
 # -- moved after the step ----------------------------------------------------------------------------------------------
 
 
-def moved(order: Order, files: Files) -> Iterator[Reordering]:
+def moved(order: Order) -> Iterator[Reordering]:
     """Moves what only the later backward needs after the step. What both losses depend on is computed again there."""
     code, block = order.code, order.code.block(order.outer_step)
-    late = _needed_late(order, files)
+    late = _needed_late(order)
     move = Move(code, late, order.outer_step, after=True)
     edits = move.edits() if late else None
     if edits is None:
@@ -54,20 +53,20 @@ def moved(order: Order, files: Files) -> Iterator[Reordering]:
     made = {name for item in late for name in names_bound(item)}
     inputs = wanted.union(*(names_in(item) for item in late)) - made
     shared = [name for name in order.stale if name in inputs]
-    again = remade(code, block[block.index(order.outer_step) + 1], shared, order.stale) if shared else None
+    again = remade(order.files, code, block[block.index(order.outer_step) + 1], shared, order.stale) if shared else None
     edits = move.edits([f"{code.indent(order.outer_step)}{text}" for text in again.lines]) if again else None
     if edits is not None:
         yield Reordering(title, "earlier", edits)
 
 
-def _needed_late(order: Order, files: Files) -> list[ast.stmt]:
+def _needed_late(order: Order) -> list[ast.stmt]:
     """The statements before the step that only the later backward needs, and that the step affects.
 
     These are assignments to names, and calls of methods that store their result in the object (`self.compute_g()`).
     """
     block = order.code.block(order.outer_step)
     first, last = block.index(order.outer_step), block.index(order.outer_backward)
-    parts = {item: [item, *_run_by(order, files, item)] for item in block[:last]}
+    parts = {item: [item, *_run_by(order, item)] for item in block[:last]}
     late: list[ast.stmt] = []
     wanted, stale = used([order.outer_backward]), set(order.stale_paths)
     for index in range(first - 1, -1, -1):
@@ -94,9 +93,9 @@ def _may_be_late(order: Order, statement: ast.stmt, parts: list[ast.stmt]) -> bo
     return isinstance(statement, ast.Expr) and len(parts) > 1 and not names & {"backward", "step"}
 
 
-def _run_by(order: Order, files: Files, statement: ast.stmt) -> list[ast.stmt]:
+def _run_by(order: Order, statement: ast.stmt) -> list[ast.stmt]:
     """The statements of the methods that a statement calls on its own object."""
-    functions = (function for _, function in own_methods(files, order.code, statement))
+    functions = (function for _, function in own_methods(order.files, order.code, statement))
     return [node for function in functions for node in function.body]
 
 
@@ -115,11 +114,11 @@ def _has_its_own_loss(order: Order, late: list[ast.stmt]) -> bool:
     return len(calls) == 2 and len(helpers) == 1
 
 
-def from_its_method(order: Order, files: Files) -> Iterator[Reordering]:
+def from_its_method(order: Order) -> Iterator[Reordering]:
     """A method computed `self.loss_g` before the step: moves that line after the step."""
     code, backward = order.code, method_call(order.backward)
     path = ast.unparse(backward.receiver) if backward is not None else ""
-    made = _only_maker(files, path) if path.startswith("self.") else None
+    made = _only_maker(order.files, path) if path.startswith("self.") else None
     if made is None or code.class_of(made[1]) is not code.class_of(order.backward):
         return
     line, home = made[1], code.function(made[1])
@@ -136,7 +135,7 @@ def from_its_method(order: Order, files: Files) -> Iterator[Reordering]:
 
 
 def _only_maker(files: Files, path: str) -> tuple[Code, ast.Assign] | None:
-    """The only assignment of `self.penalty`, if its value uses no local name of the method, so that it can run elsewhere."""
+    """The only assignment of `self.penalty`, if its value uses no local name of the method: it can run elsewhere."""
     name = path.split(".")[-1]
     made = [(code, node) for code in files.codes(name) for node in code.every(ast.Assign) if binds(node, path)]
     home = made[0][0].function(made[0][1]) if len(made) == 1 else None
@@ -150,7 +149,7 @@ def _only_maker(files: Files, path: str) -> tuple[Code, ast.Assign] | None:
 # -- computed again ----------------------------------------------------------------------------------------------------
 
 
-def in_each_round(order: Order, loop: Loop, files: Files) -> Iterator[Reordering]:
+def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
     """Values that are computed once, before the loop, and used by the backward of every iteration."""
     if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
         return  # each iteration steps another optimizer, so the iterations do not repeat one update
@@ -158,13 +157,14 @@ def in_each_round(order: Order, loop: Loop, files: Files) -> Iterator[Reordering
     if not names:
         return
     user = _first_reader(order, loop.body, names)
-    run_inside = [call for statement in loop.body for call in runs(order.code, statement)]
+    run_inside = [call for statement in loop.body for call in runs(order.files, order.code, statement)]
     own = {*names_bound(loop)}.union(*map(names_bound_within, loop.body))
     again = []
     for name in names:
-        behind = [call for item in makers(order.code, user, [name], order.stale) for call in runs(order.code, item)]
+        made = makers(order.code, user, [name], order.stale)
+        behind = [call for item in made for call in runs(order.files, order.code, item)]
         alike = any(_alike(call, other, own) for call in run_inside for other in behind)
-        again += [name] if alike or _runs_all_again(order, loop, files, behind) else []
+        again += [name] if alike or _runs_all_again(order, loop, behind) else []
     # The iterations compare with these values: PPO's old probabilities must not be computed again.
     edit = _detached_before(order, loop, names) if again == names else None
     if edit is not None:
@@ -173,7 +173,7 @@ def in_each_round(order: Order, loop: Loop, files: Files) -> Iterator[Reordering
         yield Reordering(title, "earlier", [edit], plain=alone)
     if not again:
         title = f"Make {listed(names)} anew in each round, with the weights of the round"
-        yield from _computed_before(order.code, user, names, order.stale, title)
+        yield from _computed_before(order, user, names, title)
 
 
 def _alike(inside: ast.Call, before: ast.Call, own: set[str]) -> bool:
@@ -184,17 +184,17 @@ def _alike(inside: ast.Call, before: ast.Call, own: set[str]) -> bool:
     )
 
 
-def _runs_all_again(order: Order, loop: Loop, files: Files, before: list[ast.Call]) -> bool:
+def _runs_all_again(order: Order, loop: Loop, before: list[ast.Call]) -> bool:
     """Does the loop run all networks that these functions run, on the same values or parts of them: `estimate(obs)`?
 
     A network that is called itself is compared by `_alike`: a generator makes another picture of another noise.
     """
-    code = order.code
+    files, code = order.files, order.code
     run = [functions_of(files, code, call) or [] for call in before]
     if not all(found and all(function.name != "forward" for _, function, _ in found) for found in run):
         return False
     needed = {network for call in before for network in networks_within(files, code, call)}
-    calls = [call for item in loop.body for call in runs(code, item) if _first(call) in set(map(_first, before))]
+    calls = [call for item in loop.body for call in runs(files, code, item) if _first(call) in set(map(_first, before))]
     return bool(needed) and needed <= {network for call in calls for network in networks_within(files, code, call)}
 
 
@@ -210,16 +210,16 @@ def _stale_in(order: Order, statements: list[ast.stmt]) -> list[str]:
 
 
 def _computed_before(
-    code: Code, user: ast.stmt, names: list[str], stale: Collection[str], title: str, cut: Collection[str] = ()
+    order: Order, user: ast.stmt, names: list[str], title: str, cut: Collection[str] = ()
 ) -> Iterator[Reordering]:
     """Computes values again right before a statement; from detached values, if some are in `cut`."""
-    again = remade(code, user, names, stale, cut)
-    edit = lines_before(code, user, again.lines) if again is not None else None
+    again = remade(order.files, order.code, user, names, order.stale, cut)
+    edit = lines_before(order.code, user, again.lines) if again is not None else None
     if again is None or edit is None or (cut and not again.detached):
         return
     if cut:
         title = f"{title} from {listed(again.detached)} detached: this loss is not to train what has just been stepped"
-    yield Reordering(title, "earlier", [edit], code.path)
+    yield Reordering(title, "earlier", [edit], order.code.path)
 
 
 def _detached_before(order: Order, loop: Loop, names: list[str]) -> Edit | None:
@@ -238,8 +238,8 @@ def after_the_step(order: Order) -> Iterator[Reordering]:
         return  # there are none, or they are detached
     user = _first_reader(order, after, names)
     if cut and not set(names) & set(cut):  # else some would use the old weights and some the new ones
-        yield from _computed_before(order.code, user, names, order.stale, f"Make {listed(names)} anew", cut)
-    yield from _computed_before(order.code, user, names, order.stale, _after_step(names))
+        yield from _computed_before(order, user, names, f"Make {listed(names)} anew", cut)
+    yield from _computed_before(order, user, names, _after_step(names))
 
 
 def after_an_update(order: Order) -> Iterator[Reordering]:
@@ -267,7 +267,7 @@ def _second_backward(order: Order) -> Reordering | None:
     earlier = (method_call(item, "backward") for item in block[: block.index(order.outer_step)])
     if not any(call is not None and ast.unparse(call.receiver) == loss.id for call in earlier):
         return None
-    forward_again = remade(code, order.backward, [loss.id], order.stale)
+    forward_again = remade(order.files, code, order.backward, [loss.id], order.stale)
     *first, last = forward_again.lines if forward_again is not None else [""]
     value = last.removeprefix(f"{loss.id} = ")
     others = {name for line in first for item in ast.parse(line).body for name in names_bound_within(item)}
@@ -282,9 +282,9 @@ def _second_backward(order: Order) -> Reordering | None:
 
 def _came_from_a_network(order: Order, name: str) -> bool:
     """Was it computed before the update by a network, or from something that was?"""
-    code, own = order.code, made_last(order.code, order.outer_step, name)
-    behind = (item for item in makers(code, order.outer_step, [name]) if is_forward(code, item))
-    return own is not None and is_forward(code, own) and any(runs(code, item) for item in behind)
+    files, code, own = order.files, order.code, made_last(order.code, order.outer_step, name)
+    behind = (item for item in makers(code, order.outer_step, [name]) if is_forward(files, code, item))
+    return own is not None and is_forward(files, code, own) and any(runs(files, code, item) for item in behind)
 
 
 def _after_step(names: list[str]) -> str:
@@ -306,9 +306,9 @@ def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.
     return first
 
 
-def before_the_return(order: Order, files: Files) -> Iterator[Reordering]:
+def before_the_return(order: Order) -> Iterator[Reordering]:
     """`return loss, score` after the step: computes the score again before it is returned for the next loss."""
-    found = _return_of_the_step(order, files)
+    found = _return_of_the_step(order)
     call = order.step.value if isinstance(order.step, ast.Assign) else None
     if found is None or not isinstance(order.step, ast.Assign) or not isinstance(call, ast.Call):
         return
@@ -319,13 +319,14 @@ def before_the_return(order: Order, files: Files) -> Iterator[Reordering]:
     handed = [value for target, value in zip(targets, values, strict=True) if ast.unparse(target) in order.stale]
     names = [value.id for value in handed if isinstance(value, ast.Name)]
     if names and len(names) == len(handed):
-        yield from _computed_before(code, result, names, (), _after_step(names))
+        of_the_step = replace(order, code=code, moment=replace(order.moment, held={}, stale=()))
+        yield from _computed_before(of_the_step, result, names, _after_step(names))
 
 
-def _return_of_the_step(order: Order, files: Files) -> tuple[Code, Function, ast.Return] | None:
+def _return_of_the_step(order: Order) -> tuple[Code, Function, ast.Return] | None:
     """The function that steps, and its only `return`, if that returns something after the step."""
     file, line = order.moment.stepped_at or ("", 0)
-    code = files.code(file) if file else None
+    code = order.files.code(file) if file else None
     step = statement_at(code, line, "step") if code is not None else None
     function = code.function(step) if code is not None and step is not None else None
     if code is None or not isinstance(function, Function):
@@ -339,12 +340,12 @@ def _items(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.Tuple) else [node]
 
 
-def where_it_is_used(order: Order, files: Files) -> Iterator[Reordering]:
+def where_it_is_used(order: Order) -> Iterator[Reordering]:
     """`self.penalty = self.net.weight.pow(2).sum()` in an `__init__`: repeats that line before the value is read."""
     for name in dict.fromkeys(path.split(".")[-1] for path in order.moment.held if "." in path):
-        made = _only_maker(files, f"self.{name}") if is_built_once(files, name) else None
-        reader = _only_reader(files, name)
-        if made is None or reader is None or not is_forward(*made):
+        made = _only_maker(order.files, f"self.{name}") if is_built_once(order.files, name) else None
+        reader = _only_reader(order.files, name)
+        if made is None or reader is None or not is_forward(order.files, *made):
             continue
         (home, assigned), (code, statement, owner) = made, reader
         if code is not home and names_in(assigned.value) - {"self", "torch"}:

@@ -6,10 +6,10 @@ Where that would change the gradients of a step, each backward gets the paramete
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
-from itertools import takewhile
 
-from outplace.repair.facts.bug import Bug
+from outplace.repair.facts.bug import Bug, Keeps
 from outplace.repair.forms.step_order.moments import ways_to
 from outplace.repair.forms.step_order.moves import (
     Move,
@@ -206,9 +206,8 @@ def backward_once(order: Order, loop: Loop) -> Iterator[Reordering]:
     code, call = order.code, only_call(order.backward)
     if not isinstance(loop, ast.For) or loop.orelse or not whole_lines(code, loop) or call is None:
         return
-    if not _can_be_iterated_again(loop.iter) or not _clears_and_steps(order, loop):
-        return
-    if call.args or any(word.arg != "retain_graph" for word in call.keywords):
+    plain_call = not call.args and all(word.arg == "retain_graph" for word in call.keywords)
+    if not plain_call or not _can_be_iterated_again(loop.iter) or not _clears_and_steps(order, loop):
         return
     here = loop.body.index(order.backward)
     changed = {order.backward: f"{code.indent(order.backward)}{code.segment(call.func)}()"}
@@ -218,14 +217,11 @@ def backward_once(order: Order, loop: Loop) -> Iterator[Reordering]:
 
 def _clears_and_steps(order: Order, loop: ast.For) -> bool:
     """Does each iteration clear its own gradients, go backward through the same loss, and step its own optimizer?"""
-    names = names_bound(loop)
-    backwards = [statement for statement in loop.body if goes_backward(statement)]
-    if backwards != [order.backward] or any(reads(order.backward, name) for name in names):
-        return False
-    here = loop.body.index(order.backward)
-    before, after = loop.body[:here], loop.body[here + 1 :]
-    clears_own = all(_is_call_of(item, "zero_grad", names) for item in before)
-    return clears_own and order.step in after and all(_is_call_of(item, "step", names) for item in after)
+    names, here = names_bound(loop), loop.body.index(order.backward)
+    calls = [(item, "zero_grad") for item in loop.body[:here]] + [(item, "step") for item in loop.body[here + 1 :]]
+    own = (call is not None and ast.unparse(call.receiver) in names for call in itertools.starmap(method_call, calls))
+    same_loss = goes_backward(order.backward) and not any(reads(order.backward, name) for name in names)
+    return same_loss and order.step in loop.body[here + 1 :] and all(own)
 
 
 def _can_be_iterated_again(items: ast.expr) -> bool:
@@ -235,12 +231,6 @@ def _can_be_iterated_again(items: ast.expr) -> bool:
     return isinstance(items, ast.Name | ast.Attribute | ast.Tuple | ast.List)
 
 
-def _is_call_of(statement: ast.stmt, method: str, names: list[str]) -> bool:
-    """Does it call this method of one of these names?"""
-    called = method_call(statement, method)
-    return called is not None and isinstance(called.receiver, ast.Name) and called.receiver.id in names
-
-
 def after_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
     """A step that runs too often: moves it after the loop, where it uses the gradients of all iterations."""
     older, moved = order.moment.root_is_older, _steps_of(order, loop)
@@ -248,7 +238,7 @@ def after_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
         return  # each iteration clears its own gradients, or more than steps would move
     if _may_leave(order.code, loop, moved):
         plain = order.moment.from_source and _sums_up(order, loop) and _trains_on_what_it_is_given(order, loop, moved)
-        keeps = "beginning" if older else "earlier"
+        keeps: Keeps = "beginning" if older else "earlier"
         yield Reordering("Step once, after the loop", keeps, split_loop(order.code, loop, [moved]), plain=plain)
 
 
@@ -279,7 +269,7 @@ def _steps_of(order: Order, loop: Loop) -> list[ast.stmt]:
     if step is None or loop.orelse or not only_steps(step):
         return []
     before = reversed(loop.body[: loop.body.index(step)])
-    clipping = takewhile(lambda item: (call := only_call(item)) is not None and clips_gradients(call), before)
+    clipping = itertools.takewhile(lambda item: (call := only_call(item)) is not None and clips_gradients(call), before)
     return [*list(clipping)[::-1], step]
 
 

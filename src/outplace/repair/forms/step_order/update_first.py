@@ -24,12 +24,12 @@ from outplace.repair.syntax.flow import reads
 from outplace.source.heuristics import clips_gradients
 
 
-def update_first(order: Order, files: Files, shared: bool) -> Iterator[Reordering]:
+def update_first(order: Order, shared: bool) -> Iterator[Reordering]:
     """Moves the later update before the other one.
 
     `shared`: only if both use the same stale value, or only if they do not.
     """
-    turns = _turns(order, files)
+    turns = _turns(order)
     if turns is None or turns.shared is not shared or not (shared or turns.frees):
         return
     edits = turns.move.edits() if turns.move.keeps_values() else None
@@ -124,11 +124,11 @@ class _Turns:
         return Move(code, [*self.moved, *([self.cleared] if self.cleared is not None else [])], self.block[start])
 
 
-def _turns(order: Order, files: Files) -> _Turns | None:
+def _turns(order: Order) -> _Turns | None:
     block, optimizers = order.code.block(order.outer_step), order.moment.optimizers
     step, backward = block.index(order.outer_step), block.index(order.outer_backward)
     later, end = None, backward
-    if not _does_all(files, order.code, order.outer_backward):
+    if not _does_all(order.files, order.code, order.outer_backward):
         steps = ((number, stepping(item)) for number, item in enumerate(block) if number > backward)
         end, later = next(((number, name) for number, name in steps if name in optimizers), (0, None))
         if later is None or later == stepping(order.outer_step):
@@ -137,7 +137,7 @@ def _turns(order: Order, files: Files) -> _Turns | None:
     first = min((block.index(item) for item in own), default=backward)
     moved, training = block[first : end + 1], Training(order)
     start, cleared = step, None
-    if not _does_all(files, order.code, order.outer_step):
+    if not _does_all(order.files, order.code, order.outer_step):
         start, cleared = _beginning(order, training, moved, later)
     if any(stepping(item) in optimizers for item in block[start:end] if item is not order.outer_step):
         return None

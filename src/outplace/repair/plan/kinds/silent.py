@@ -42,7 +42,9 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
     yield from copies_for_backward(place)
     for moment in step_order.moments(place.files, place.bug):
         code = place.files.code(moment.file)
-        for way in step_order.update_waits(code, moment) if code is not None and not moment.by_optimizer else ():
+        if code is None or moment.by_optimizer:
+            continue
+        for way in step_order.update_waits(code, moment, place.files):
             safety: Safety = "safe" if way.plain and not place.bug.from_run else "unsafe"
             edits = {moment.file: tuple(way.edits)}
             yield Candidate("Go backward before the write", safety, edits, provable=True, keeps=way.keeps)
