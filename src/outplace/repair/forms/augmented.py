@@ -42,7 +42,7 @@ def out_of_place(code: Code, statement: ast.AugAssign) -> list[Edit]:
         over_lines = "\n" in code.text[start:end] and strength(statement.value) < _ATOM
         signed_power = symbol == "**" and strength(statement.value) == _UNARY
         if (strength(statement.value) <= _STRENGTH[symbol] or over_lines) and not signed_power:
-            edits += [Edit(start, start, "("), Edit(end, end, ")")]
+            edits += code.surrounded(statement.value, "(", ")")
     return edits
 
 

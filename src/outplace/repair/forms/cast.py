@@ -25,8 +25,7 @@ def to_target(code: Code, node: ast.expr | ast.stmt, target: ast.expr) -> list[E
         value = tensors[0] if len(tensors) == 1 else None
     if value is None or isinstance(value, ast.Constant) or not isinstance(target, ast.Name | ast.Attribute):
         return None
-    start, end = code.span(value)
     cast = f".to({code.segment(target)}.dtype)"
     if isinstance(value, _HELD):
-        return [Edit(end, end, cast)]
-    return [Edit(start, start, "("), Edit(end, end, f"){cast}")]
+        return code.followed(cast, value)
+    return code.surrounded(value, "(", f"){cast}")

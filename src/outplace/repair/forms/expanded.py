@@ -22,6 +22,5 @@ def parameter(files: Files) -> tuple[str, list[Edit]] | None:
             data += [node.value for to in node.targets if isinstance(to, ast.Attribute) and to.attr == "data"]
         for of in data:
             if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and method_has(of.func.attr, "expands"):
-                end = code.span(of)[1]
-                found.append((code.path, [Edit(end, end, ".clone()")]))
+                found.append((code.path, code.followed(".clone()", of)))
     return found[0] if len(found) == 1 else None

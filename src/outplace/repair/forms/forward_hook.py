@@ -27,8 +27,7 @@ def returned_output(place: Place) -> list[Edit] | None:
     copy = code.before(function.body[0] if kept else outermost, f"{place.path} = {place.path}.clone()")
     if copy is None or any(isinstance(node, ast.Return) for node in ast.walk(function)):
         return None
-    last = function.body[-1]
-    end = code.offset(last.end_lineno or 0, len(code.lines[(last.end_lineno or 1) - 1].encode()))
+    end = code.line_end(function.body[-1].end_lineno or 1)
     return [copy, Edit(end, end, f"\n{code.indent(function.body[0])}return {place.path}")]
 
 

@@ -11,6 +11,7 @@ from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import reads
+from outplace.repair.syntax.moves import pasted, removed
 
 _SIMPLE = ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return
 
@@ -72,12 +73,9 @@ def moved_out(code: Code, block: ast.With, statement: ast.Assign) -> list[Edit] 
     text = code.segment(statement)
     if not rest:
         return [code.replaced(block, text)] if "#" not in code.segment(block).replace(text, "") else None
-    line = block.end_lineno or block.lineno
-    end = code.offset(line, len(code.lines[line - 1].encode()))
-    start, stop = code.offset(statement.lineno, 0), code.offset((statement.end_lineno or 0) + 1, 0)
     if statement is block.body[-1]:
         return None
-    return [Edit(start, stop, ""), Edit(end, end, f"\n{code.indent(block)}{text}")]
+    return [removed(code, statement), pasted(code, block, [f"{code.indent(block)}{text}"])]
 
 
 def with_grad(code: Code, statement: ast.stmt) -> list[Edit] | None:

@@ -10,15 +10,13 @@ from outplace.knowledge.traits import has
 from outplace.repair.facts.location import Place
 from outplace.repair.forms import augmented, method, subscript
 from outplace.repair.syntax import edits as editing
-from outplace.repair.syntax.code import same
+from outplace.repair.syntax.code import same, whole_of
 from outplace.repair.syntax.edits import Edit
 
 
 def through_data(place: Place) -> ast.Attribute | None:
     """The `h.data` of a name or an attribute, if a write through it has a derivative that backward needs."""
-    node = place.target
-    while isinstance(node, ast.Subscript):
-        node = node.value
+    node = whole_of(place.target)
     if not isinstance(node, ast.Attribute) or node.attr != "data" or ast.unparse(node.value) != place.path:
         return None
     return node if _has_a_derivative(place.node, place.statement, place.bug.rule is DATA_WRITE_USED) else None
@@ -104,9 +102,7 @@ def _written_in_a_row(place: Place, data: ast.Attribute) -> list[ast.Attribute]:
 def _written_part(statement: ast.stmt, data: ast.Attribute, place: Place) -> ast.Attribute | None:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
         return None
-    node: ast.expr = statement.targets[0]
-    while isinstance(node, ast.Subscript):
-        node = node.value
+    node = whole_of(statement.targets[0])
     if not isinstance(node, ast.Attribute) or not same(node, data):
         return None
     return node if _has_a_derivative(statement, statement, place.bug.rule is DATA_WRITE_USED) else None

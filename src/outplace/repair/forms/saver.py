@@ -13,7 +13,7 @@ from outplace.repair.facts.aliases import facts_of_value, span_of
 from outplace.repair.facts.callees import runs
 from outplace.repair.facts.location import target_of
 from outplace.repair.syntax.calls import is_inplace_call
-from outplace.repair.syntax.code import Code, Function, is_library, root_of
+from outplace.repair.syntax.code import Code, Function, is_library, root_of, whole_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, earlier_statements
@@ -154,9 +154,8 @@ def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home:
 
 
 def _is_part(node: ast.expr, path: str) -> bool:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return ast.unparse(node) == path
+    whole = whole_of(node)
+    return whole is not None and ast.unparse(whole) == path
 
 
 def only_computes(function: Function) -> bool:
@@ -200,8 +199,7 @@ def _gives_number(statement: ast.AST) -> bool:
 
 
 def _cloned(code: Code, operand: ast.expr) -> Edit:
-    end = code.span(operand)[1]
-    return Edit(end, end, ".clone()")
+    return code.followed(".clone()", operand)[0]
 
 
 def _is_taken_apart(code: Code, node: ast.expr) -> bool:
@@ -219,9 +217,5 @@ def result_clone(code: Code, node: ast.expr | ast.stmt) -> list[Edit] | None:
     if not isinstance(node, ast.expr) or isinstance(node, ast.Tuple | ast.List) or _is_taken_apart(code, node):
         return None
     if isinstance(node, ast.Call):
-        if is_inplace_call(node):
-            return None
-        end = code.span(node)[1]
-        return [Edit(end, end, ".clone()")]
-    start, end = code.span(node)
-    return [Edit(start, start, "("), Edit(end, end, ").clone()")] if isinstance(node, ast.BinOp | ast.UnaryOp) else None
+        return None if is_inplace_call(node) else code.cloned(node)
+    return code.cloned(node) if isinstance(node, ast.BinOp | ast.UnaryOp) else None

@@ -8,10 +8,11 @@ from outplace.knowledge.by_hand import ARRAY_VIEWS, ARRAYS_OF_TENSORS
 from outplace.knowledge.traits import method_has
 from outplace.repair.facts.location import Place, start_of_chain
 from outplace.repair.forms import augmented, method, subscript
-from outplace.repair.syntax.calls import only_call
-from outplace.repair.syntax.code import Code, root_of
+from outplace.repair.syntax.calls import called_name, method_call, only_call
+from outplace.repair.syntax.code import Code, root_of, whole_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import bindings, binds, reads
+from outplace.repair.syntax.moves import Move
 
 
 def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt) -> list[Edit] | None:
@@ -35,8 +36,7 @@ def returned_gradient(code: Code, node: ast.expr | ast.stmt, statement: ast.stmt
     name = ast.unparse(statement.target) if isinstance(statement, ast.AugAssign) else _name(statement)
     if edits is None or name is None:
         return None
-    last = function.body[-1].end_lineno or 0
-    end = code.offset(last, len(code.lines[last - 1].encode()))
+    end = code.line_end(function.body[-1].end_lineno or 0)
     return [*edits, Edit(end, end, f"\n{code.indent(function.body[0])}return {name}")]
 
 
@@ -72,13 +72,14 @@ def kept_state(code: Code, written: str | None = None) -> list[list[Edit]]:
             if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
                 kept = parent.func.attr in ("append", "insert", "update")
             if kept:
-                start, end = code.span(node)
-                copy = code.module_name("copy") or "copy"
-                edits = [*code.importing("copy"), Edit(start, start, f"{copy}.deepcopy("), Edit(end, end, ")")]
                 is_written = written is not None and parent is not None and binds(parent, written)
-                found.insert(first if is_written else len(found), edits)
+                found.insert(first if is_written else len(found), [*code.importing("copy"), *_deep_copied(code, node)])
                 first += is_written
     return found
+
+
+def _deep_copied(code: Code, node: ast.expr) -> list[Edit]:
+    return code.surrounded(node, f"{code.module_name('copy') or 'copy'}.deepcopy(", ")")
 
 
 def own_tensors(code: Code, node: ast.AST) -> list[Edit]:
@@ -94,8 +95,7 @@ def own_tensors(code: Code, node: ast.AST) -> list[Edit]:
     calls = [
         item for home in homes for item in ast.walk(home) if isinstance(item, ast.Call) and _shares_array(code, item)
     ]
-    ends = dict.fromkeys(code.span(call)[1] for call in calls)
-    return [Edit(end, end, ".clone()") for end in ends]
+    return code.followed(".clone()", *calls)
 
 
 def _shares_array(code: Code, call: ast.Call) -> bool:
@@ -109,18 +109,17 @@ def _shares_array(code: Code, call: ast.Call) -> bool:
 def own_parts(code: Code) -> list[list[Edit]]:
     """A copy for each `torch.from_numpy(array)`."""
     calls = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call) and _shares_array(code, node)]
-    return [[Edit(end, end, ".clone()")] for call in calls for end in [code.span(call)[1]]]
+    return [code.followed(".clone()", call) for call in calls]
 
 
 def samples(code: Code) -> list[Edit]:
     """A deep copy of `self.data[index]`, if the index is an argument of a method and the class has a `__getitem__`."""
-    copy = code.module_name("copy") or "copy"
     edits: list[Edit] = []
     for owner in code.every(ast.ClassDef):
         functions = [statement for statement in owner.body if isinstance(statement, ast.FunctionDef)]
         if any(function.name == "__getitem__" for function in functions):
-            for start, end in (code.span(item) for function in functions for item in _handed_items(code, function)):
-                edits += [Edit(start, start, f"{copy}.deepcopy("), Edit(end, end, ")")]
+            items = (item for function in functions for item in _handed_items(code, function))
+            edits += [edit for item in items for edit in _deep_copied(code, item)]
     return [*code.importing("copy"), *edits] if edits else []
 
 
@@ -143,7 +142,7 @@ def handed_out(place: Place) -> list[Edit]:
     returned = [node.value for node in ast.walk(owner) if isinstance(node, ast.Return)] if owner is not None else []
     parts = [part for item in returned for part in (item.elts if isinstance(item, ast.Tuple) else [item])]
     shared = [part for part in parts if part is not None and (_is_kept(part, place.path) or _is_array_of_own(part))]
-    return [Edit(end, end, ".copy()") for end in (place.code.span(part)[1] for part in shared)]
+    return place.code.followed(".copy()", *shared)
 
 
 def _is_kept(returned: ast.expr, path: str | None) -> bool:
@@ -169,10 +168,9 @@ def kept_arrays(code: Code) -> list[Edit]:
         tensors = [node for node in ast.walk(kept) if isinstance(node, ast.Call) and _shares_array(code, node)]
         if len(tensors) > 1:
             return []
-        edits += [Edit(end, end, ".clone()") for end in (code.span(tensor)[1] for tensor in tensors)]
+        edits += code.followed(".clone()", *tensors)
         if isinstance(kept, ast.Call) and not tensors and _is_array_of_tensor(code, kept):
-            end = code.span(kept)[1]
-            edits.append(Edit(end, end, ".copy()"))
+            edits += code.followed(".copy()", kept)
     return edits
 
 
@@ -195,8 +193,7 @@ def own_leaves(code: Code) -> list[list[Edit]]:
         shared = _shared_by(node)
         above = code.parents.get(shared) if shared is not None else None
         if shared is not None and not (isinstance(above, ast.Attribute) and above.attr == "clone"):
-            end = code.span(shared)[1]
-            found.append([Edit(end, end, ".clone()")])
+            found.append(code.followed(".clone()", shared))
     return found
 
 
@@ -206,7 +203,7 @@ def _shared_by(node: ast.AST) -> ast.expr | None:
         return node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
         return node
-    if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Parameter" and node.args:
+    if isinstance(node, ast.Call) and called_name(node) == "Parameter" and node.args:
         value = node.args[0]
         return value if isinstance(value, ast.Name | ast.Attribute | ast.Subscript) else None
     return None
@@ -233,8 +230,7 @@ def _is_only_read(code: Code, binding: ast.AST | None) -> bool:
             written = next((target for target in node.targets if isinstance(target, ast.Subscript)), None)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
             written = start_of_chain(node.func.value)
-        while isinstance(written, ast.Subscript):
-            written = written.value
+        written = whole_of(written)
         if isinstance(written, ast.Name) and written.id == name:
             return False
     return True
@@ -250,8 +246,7 @@ def own_entries(code: Code) -> list[list[Edit]]:
                 text = f"[{code.segment(items.elts[0])} for _ in range({code.segment(times)})]"
                 found.append([code.replaced(node, text)])
         elif isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Name) and not _is_bound_in(node):
-            end = code.span(node.elt)[1]
-            found.append([Edit(end, end, ".clone()")])
+            found.append(code.followed(".clone()", node.elt))
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "dict.fromkeys" and len(node.args) == 2:
             keys, value = (code.segment(argument) for argument in node.args)
             found.append([code.replaced(node, f"{{key: {value} for key in {keys}}}")])
@@ -266,8 +261,7 @@ def _is_bound_in(node: ast.ListComp) -> bool:
 def kept_copies(code: Code, name: str) -> list[list[Edit]]:
     """A clone wherever this tensor is appended to a list, or stored in a list or a dict. The same for gradients."""
     kept = [value for node in ast.walk(code.tree) if (value := _kept_by(node, name)) is not None]
-    edits = [Edit(end, end, ".clone()") for value in kept for end in [code.span(value)[1]]]
-    return [edits] if edits else []
+    return [code.followed(".clone()", *kept)] if kept else []
 
 
 def _kept_by(node: ast.AST, name: str) -> ast.expr | None:
@@ -300,8 +294,7 @@ def kept_parameters(code: Code) -> list[list[Edit]]:
             value = node.elt if isinstance(node, ast.ListComp) else node.value
             bare = isinstance(value, ast.Name)
             if ("parameters(" in over or "state_dict(" in over) and (bare or ast.unparse(value).endswith(_NO_COPIES)):
-                end = code.span(value)[1]
-                found.append([Edit(end, end, ".detach().clone()" if bare else ".clone()")])
+                found.append(code.followed(".detach().clone()" if bare else ".clone()", value))
     return found
 
 
@@ -316,8 +309,7 @@ def copied_in_ctx(code: Code) -> list[list[Edit]]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
             target = node.targets[0]
             if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "ctx":
-                end = code.span(node.value)[1]
-                found.append([Edit(end, end, ".clone()")])
+                found.append(code.followed(".clone()", node.value))
     return found
 
 
@@ -351,46 +343,40 @@ def accumulated(code: Code, statement: ast.stmt) -> list[Edit] | None:
 
 def own_array(code: Code, statement: ast.stmt, target: ast.expr) -> list[list[Edit]]:
     """`.copy()` after the `.numpy()` that an array came from, or before `from_numpy` gets it."""
-    while isinstance(target, ast.Subscript):
-        target = target.value
-    if not isinstance(target, ast.Name | ast.Attribute):
+    holder = whole_of(target)
+    if not isinstance(holder, ast.Name | ast.Attribute):
         return []
     found: list[list[Edit]] = []
-    path = ast.unparse(target)
+    path = ast.unparse(holder)
     for binding in bindings(code, statement, path):
         value = getattr(binding, "value", None)
-        if (
-            isinstance(value, ast.Call)
-            and isinstance(value.func, ast.Attribute)
-            and value.func.attr in ARRAYS_OF_TENSORS | ARRAY_VIEWS | {"astype"}
-        ):
-            end = code.span(value)[1]
-            found.append([Edit(end, end, ".copy()")])
-        elif isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "asarray" and value.args:
+        if not isinstance(value, ast.Call):
+            continue
+        if method_call(value, *ARRAYS_OF_TENSORS, *ARRAY_VIEWS, "astype") is not None:
+            found.append(code.followed(".copy()", value))
+        elif called_name(value) == "asarray" and value.args:
             found.append([code.replaced(value.func, ast.unparse(value.func).replace("asarray", "array"))])
     for node in ast.walk(code.scope(statement)):
         if not isinstance(node, ast.Call) or not node.args or ast.unparse(node.args[0]) != path:
             continue
-        if method_has(ast.unparse(node.func).split(".")[-1], "takes_array"):
-            end = code.span(node.args[0])[1]
-            found.append([Edit(end, end, ".copy()")])
+        if method_has(called_name(node), "takes_array"):
+            found.append(code.followed(".copy()", node.args[0]))
     return found
 
 
-def detached_copy(code: Code, statement: ast.stmt, target: ast.expr) -> list[Edit] | None:
+def detached_copy(code: Code, statement: ast.stmt, target: ast.expr | None) -> list[Edit] | None:
     """`.clone()` after the `.detach()` or `.data` through which the target aliases an activation."""
-    here = _detached(target)
+    here = _detached(target) if target is not None else None
     if here is not None:
         aliases: list[ast.expr | None] = [here]
     else:
-        while isinstance(target, ast.Subscript):
-            target = target.value
-        if not isinstance(target, ast.Name | ast.Attribute):
+        holder = whole_of(target)
+        if not isinstance(holder, ast.Name | ast.Attribute):
             return None
-        assigned = [getattr(binding, "value", None) for binding in bindings(code, statement, ast.unparse(target))]
+        assigned = [getattr(binding, "value", None) for binding in bindings(code, statement, ast.unparse(holder))]
         aliases = [_detached(value) if isinstance(value, ast.expr) else None for value in assigned]
-    ends = [code.span(alias)[1] for alias in aliases if alias is not None]
-    return [Edit(end, end, ".clone()") for end in ends] if ends and len(ends) == len(aliases) else None
+    found = [alias for alias in aliases if alias is not None]
+    return code.followed(".clone()", *found) if found and len(found) == len(aliases) else None
 
 
 def _detached(node: ast.expr) -> ast.expr | None:
@@ -412,10 +398,7 @@ def _detached(node: ast.expr) -> ast.expr | None:
 def own_gradient(code: Code, statement: ast.stmt) -> list[Edit] | None:
     """`a.grad = b.grad.clone()`: each leaf gets its own gradient."""
     value = statement.value if isinstance(statement, ast.Assign) else None
-    if not isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
-        return None
-    end = code.span(value)[1]
-    return [Edit(end, end, ".clone()")]
+    return code.followed(".clone()", value) if isinstance(value, ast.Name | ast.Attribute | ast.Subscript) else None
 
 
 def changed_parameter(code: Code, statement: ast.stmt) -> list[Edit] | None:
@@ -436,7 +419,7 @@ def _new_contents(value: ast.expr) -> ast.expr | None:
     """The value of a new leaf: `v` in `nn.Parameter(v)` and in `v.requires_grad_()`."""
     if not isinstance(value, ast.Call):
         return None
-    if ast.unparse(value.func).split(".")[-1] == "Parameter":
+    if called_name(value) == "Parameter":
         return value.args[0] if len(value.args) == 1 and not value.keywords else None
     if isinstance(value.func, ast.Attribute) and value.func.attr == "requires_grad_":
         turned_on = not value.args or (isinstance(value.args[0], ast.Constant) and value.args[0].value is True)
@@ -458,15 +441,9 @@ def optimizer_later(code: Code, statement: ast.stmt, line: int) -> list[Edit] | 
     assignment = next((item for item in block if item.lineno <= line <= (item.end_lineno or 0)), None)
     if not isinstance(assignment, ast.Assign) or block.index(assignment) >= block.index(statement):
         return None
-    names = [ast.unparse(target) for target in assignment.targets]
     between = block[block.index(assignment) + 1 : block.index(statement) + 1]
-    if any(reads(item, name) for item in between for name in names) or not code.begins_line(assignment):
-        return None
-    start, stop = code.offset(assignment.lineno, 0), code.offset((assignment.end_lineno or 0) + 1, 0)
-    last = statement.end_lineno or 0
-    end = code.offset(last, len(code.lines[last - 1].encode()))
-    lines = code.lines[assignment.lineno - 1 : assignment.end_lineno]
-    return [Edit(start, stop, ""), Edit(end, end, "".join(f"\n{text}" for text in lines))]
+    is_read = any(reads(item, ast.unparse(target)) for item in between for target in assignment.targets)
+    return None if is_read else Move(code, [assignment], statement, after=True).edits()
 
 
 def deep_copies(code: Code) -> list[list[Edit]]:
@@ -484,5 +461,5 @@ def own_argument(place: Place) -> list[Edit] | None:
     values = [new_value.value for new_value in assigned if isinstance(new_value, ast.Assign)]
     if len(values) != 1 or len(assigned) != 1:
         return None
-    end = place.code.span(values[0])[1]
-    return [Edit(end, end, ".clone()")] if isinstance(values[0], ast.Call | ast.Name | ast.Attribute) else None
+    plain = isinstance(values[0], ast.Call | ast.Name | ast.Attribute)
+    return place.code.followed(".clone()", values[0]) if plain else None

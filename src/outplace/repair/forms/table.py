@@ -18,6 +18,7 @@ from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import names_in, read_later
+from outplace.repair.syntax.moves import whole_lines
 
 _Linear = tuple[str, int]
 """`T - 1` as `("T", -1)`."""
@@ -67,15 +68,21 @@ def as_lists(files: Files, code: Code, writes: Iterable[ast.stmt]) -> Stacked | 
     loops = {id(loop): loop for write in writes for loop in code.loops(write)[:1]}
     written = {ast.unparse(target.value) for write in writes if (target := _target(write)) is not None}
     loop = next(iter(loops.values()), None)
-    if len(loops) != 1 or not isinstance(loop, ast.For) or loop.orelse or not _in_own_lines(code, loop):
+    if len(loops) != 1 or not isinstance(loop, ast.For) or loop.orelse or not whole_lines(code, loop):
         return None
+    if len(code.lines) <= (loop.end_lineno or 0):
+        return None  # no line follows
     tables = [table for name in sorted(written) if (table := _Reader(files, code, loop, name).table()) is not None]
     if not tables:
         return None
     stacks = [_stack(code, item) for item in tables if read_later(code, loop, item.name)]
     checks = [_check(item) for item in tables]
     inside = [*code.importing("torch"), *(edit for item in tables for edit in item.edits)]
-    plain, checking = (_behind(code, loop, lines) for lines in (stacks, [*checks, *stacks]))
+    start = code.offset((loop.end_lineno or loop.lineno) + 1, 0)
+    plain, checking = (
+        Edit(start, start, "".join(f"{code.indent(loop)}{line}\n" for line in lines))
+        for lines in (stacks, [*checks, *stacks])
+    )
     return Stacked(tuple(item.name for item in tables), (*inside, plain), (*inside, checking))
 
 
@@ -88,11 +95,6 @@ def _check(table: _Table) -> str:
     facts = "({0}.shape, {0}.dtype, {0}.device)"
     same = f"{facts.format('one')} == {facts.format('row')}"
     return f"assert all({same} for row in [{table.row}] for one in {table.name})"
-
-
-def _behind(code: Code, loop: ast.For, lines: list[str]) -> Edit:
-    start = code.offset((loop.end_lineno or loop.lineno) + 1, 0)
-    return Edit(start, start, "".join(f"{code.indent(loop)}{text}\n" for text in lines))
 
 
 class _NoList(Exception):
@@ -140,7 +142,7 @@ class _Reader:
         for index in range(len(before) - 1, -1, -1):
             one = before[index]
             if isinstance(one, ast.Assign) and [ast.unparse(target) for target in one.targets] == [self.name]:
-                if not _in_own_lines(self.code, one):
+                if not whole_lines(self.code, one):
                     break
                 return one, before[index + 1 :]
         raise _NoList
@@ -411,12 +413,6 @@ def _leaves(statement: ast.stmt) -> bool:
         if not isinstance(node, ast.For | ast.AsyncFor | ast.While):
             waiting.extend(ast.iter_child_nodes(node))
     return any(isinstance(node, ast.Return) for node in ast.walk(statement))
-
-
-def _in_own_lines(code: Code, statement: ast.stmt) -> bool:
-    rest = code.lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset or 0 :].decode().strip()
-    ended = len(code.lines) > (statement.end_lineno or 0)
-    return code.begins_line(statement) and ended and (not rest or rest.startswith("#"))
 
 
 def _around(code: Code, statement: ast.Assign, before: str, after: str) -> list[Edit]:

@@ -14,7 +14,7 @@ from outplace.repair.facts.aliases import span_of
 from outplace.repair.facts.bug import Bug
 from outplace.repair.facts.callees import functions_of, functions_within, runs
 from outplace.repair.forms.saver import only_computes
-from outplace.repair.syntax.code import Code, Function, is_library
+from outplace.repair.syntax.code import Code, Function, is_library, whole_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 
@@ -49,10 +49,7 @@ def _of_weight(bug: Bug, calls: ModuleCalls) -> ModuleCalls:
 
 
 def _name(module: ast.expr) -> str:
-    root = module
-    while isinstance(root, ast.Subscript):
-        root = root.value
-    return ast.unparse(root).split(".")[-1]
+    return ast.unparse(whole_of(module) or module).split(".")[-1]
 
 
 def _levels(files: Files, code: Code, node: ast.AST, depth: int) -> Iterator[ModuleCalls]:
@@ -127,6 +124,5 @@ def detached(calls: ModuleCalls) -> dict[str, tuple[Edit, ...]]:
     """What the modules return is detached."""
     edits: dict[str, tuple[Edit, ...]] = {}
     for code, call in calls:
-        end = code.span(call)[1]
-        edits[code.path] = (*edits.get(code.path, ()), Edit(end, end, ".detach()"))
+        edits[code.path] = (*edits.get(code.path, ()), *code.followed(".detach()", call))
     return edits

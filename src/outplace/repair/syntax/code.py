@@ -75,6 +75,19 @@ class Code:
         """An edit that replaces a node by a text."""
         return Edit(*self.span(node), text)
 
+    def followed(self, text: str, *nodes: ast.expr) -> list[Edit]:
+        """The edits that put a text right after nodes: `.clone()`."""
+        return [Edit(end, end, text) for end in dict.fromkeys(self.span(node)[1] for node in nodes)]
+
+    def surrounded(self, node: ast.expr, before: str, after: str) -> list[Edit]:
+        """The edits that put a text before a node and another one after it: `copy.deepcopy(` and `)`."""
+        start, end = self.span(node)
+        return [Edit(start, start, before), Edit(end, end, after)]
+
+    def line_end(self, line: int) -> int:
+        """The position behind the last character of a line."""
+        return self.offset(line, len(self.lines[line - 1].encode()))
+
     def indent(self, statement: ast.stmt) -> str:
         """The indentation of a statement."""
         line = self.lines[statement.lineno - 1]
@@ -121,10 +134,9 @@ class Code:
 
     def cloned(self, node: ast.expr) -> list[Edit]:
         """The edits that copy the value of an expression."""
-        start, end = self.span(node)
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
-            return [Edit(end, end, ".clone()")]
-        return [Edit(start, start, "("), Edit(end, end, ").clone()")]
+            return self.followed(".clone()", node)
+        return self.surrounded(node, "(", ").clone()")
 
     def _on(self, line: int) -> list[ast.expr | ast.stmt]:
         """The nodes on a line, outer ones first."""
@@ -280,6 +292,13 @@ def root_of(node: ast.expr) -> ast.expr:
             node = node.func.value
         else:
             return node
+
+
+def whole_of(node: ast.expr | None) -> ast.expr | None:
+    """`x` of `x[i][j]`: what the items are taken from."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
 
 
 LIBRARIES = {"torch", "F", "functional", "nn", "np", "numpy", "math", "init", "linalg", "special", "fft"}

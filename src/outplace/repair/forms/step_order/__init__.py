@@ -28,7 +28,6 @@ from outplace.repair.facts.bug import Bug, Intent, Moment
 from outplace.repair.forms import weight_copies
 from outplace.repair.forms.step_order import detach, run_again, steps_wait
 from outplace.repair.forms.step_order.moments import moments
-from outplace.repair.forms.step_order.moves import needed
 from outplace.repair.forms.step_order.order import Order, Reordering, order_of, takes_gradients
 from outplace.repair.forms.step_order.reported import is_handed_in, is_reported
 from outplace.repair.forms.step_order.steps_wait import update_before_the_forward
@@ -36,6 +35,7 @@ from outplace.repair.forms.step_order.training import Training
 from outplace.repair.forms.step_order.update_first import update_first
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.moves import needed
 
 __all__ = ["Reordering", "moments", "reorderings", "update_before_the_forward", "update_waits"]
 

@@ -10,7 +10,6 @@ from outplace.knowledge.traits import joins
 from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.callees import callee_of, is_built_once
 from outplace.repair.forms.step_order.forward import uses
-from outplace.repair.forms.step_order.moves import bound, lines_after, listed, names_bound, simple_statements
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.calls import called_name, method_call, only_call
@@ -18,6 +17,7 @@ from outplace.repair.syntax.code import Code, Function, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, names_in, reads
+from outplace.repair.syntax.moves import bound, lines_after, listed, names_bound, simple_statements
 
 _DETACHED = {
     "tensor": "{0}.detach()",
@@ -242,8 +242,7 @@ def _detached_in(code: Code, loop: ast.For, path: str) -> Iterator[Edit]:
             if counter in given or (given[0] == path and joins(called_name(node))):  # `self.imitation(logits, i)`
                 yield from (code.replaced(arg, f"[{others}]") for arg in node.args if ast.unparse(arg) == path)
         elif _is_another(node, path, counter):
-            end = code.span(node)[1]
-            yield Edit(end, end, ".detach()")
+            yield from code.followed(".detach()", node)
 
 
 def _counter(loop: Loop) -> str:
@@ -278,8 +277,8 @@ def cut(order: Order, unused: bool) -> Iterator[Reordering]:
     late = _late_reads(order) if order.moment.root_is_older is not True else {}
     for reads_of in filter(None, (late, _early_reads(order))):
         title = f"Detach {listed(list(reads_of))}: this loss is not to train what has just been stepped"
-        ends = dict.fromkeys(order.code.span(node)[1] for nodes in reads_of.values() for node in nodes)
-        yield Reordering(title, "earlier", [Edit(end, end, ".detach()") for end in ends], plain=unused)
+        edits = order.code.followed(".detach()", *(node for nodes in reads_of.values() for node in nodes))
+        yield Reordering(title, "earlier", edits, plain=unused)
 
 
 def _late_reads(order: Order) -> dict[str, list[ast.expr]]:

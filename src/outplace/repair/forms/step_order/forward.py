@@ -11,11 +11,11 @@ from itertools import pairwise
 from outplace.knowledge.traits import draws as draws_at_random
 from outplace.knowledge.traits import without_graph
 from outplace.repair.facts.aliases import span_of
-from outplace.repair.forms.step_order.moves import binds_within, names_bound
 from outplace.repair.syntax.calls import called_names, identifiers
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, names_in, reads
+from outplace.repair.syntax.moves import binds_within, names_bound
 from outplace.source.heuristics import is_class_name, makes_optimizer
 
 

@@ -10,12 +10,12 @@ import ast
 
 from outplace.knowledge.traits import reads_nothing, without_graph
 from outplace.repair.facts.callees import callee_of, own_methods
-from outplace.repair.forms.step_order.moves import simple_statements
 from outplace.repair.forms.step_order.order import Order
 from outplace.repair.syntax.calls import called_names, method_call
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, flat, reads, targets_of
+from outplace.repair.syntax.moves import simple_statements
 
 _DEEPEST = 3
 """How many levels of called functions are followed."""

@@ -12,7 +12,14 @@ from dataclasses import replace
 
 from outplace.repair.facts.callees import functions_of, is_built_once, networks_within, own_methods
 from outplace.repair.forms.step_order.forward import draws, is_forward, made_last, makers, remade, runs, uses
-from outplace.repair.forms.step_order.moves import (
+from outplace.repair.forms.step_order.order import Order, Reordering, statement_at
+from outplace.repair.forms.step_order.training import Training
+from outplace.repair.syntax.calls import called_name, called_names, method_call, only_call
+from outplace.repair.syntax.code import Code, Function, Loop, root_of
+from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.files import Files
+from outplace.repair.syntax.flow import binds, flat, names_in, reads, used_later
+from outplace.repair.syntax.moves import (
     Move,
     binds_within,
     bound,
@@ -26,13 +33,6 @@ from outplace.repair.forms.step_order.moves import (
     used,
     whole_lines,
 )
-from outplace.repair.forms.step_order.order import Order, Reordering, statement_at
-from outplace.repair.forms.step_order.training import Training
-from outplace.repair.syntax.calls import called_name, called_names, method_call, only_call
-from outplace.repair.syntax.code import Code, Function, Loop, root_of
-from outplace.repair.syntax.edits import Edit
-from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, flat, names_in, reads, used_later
 
 # -- moved after the step ----------------------------------------------------------------------------------------------
 

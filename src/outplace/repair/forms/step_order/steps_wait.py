@@ -11,14 +11,6 @@ from collections.abc import Iterator
 
 from outplace.repair.facts.bug import Bug, Keeps
 from outplace.repair.forms.step_order.moments import ways_to
-from outplace.repair.forms.step_order.moves import (
-    Move,
-    names_bound,
-    names_bound_within,
-    needed,
-    split_loop,
-    whole_lines,
-)
 from outplace.repair.forms.step_order.order import (
     Order,
     Reordering,
@@ -34,6 +26,14 @@ from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import binds, reads
+from outplace.repair.syntax.moves import (
+    Move,
+    names_bound,
+    names_bound_within,
+    needed,
+    split_loop,
+    whole_lines,
+)
 from outplace.source.heuristics import clips_gradients
 
 _REPEATABLE = {"zip", "enumerate", "range", "len", "list", "reversed", "sorted", "items", "values", "keys"}

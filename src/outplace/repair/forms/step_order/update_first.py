@@ -14,13 +14,13 @@ from functools import cached_property
 
 from outplace.repair.facts.callees import functions_of
 from outplace.repair.forms.step_order.forward import draws, uses
-from outplace.repair.forms.step_order.moves import Move, bound, needed, used
 from outplace.repair.forms.step_order.order import Order, Reordering, clears, goes_backward, retains_graph, stepping
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.calls import called_name, called_names
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.flow import reads
+from outplace.repair.syntax.moves import Move, bound, needed, used
 from outplace.source.heuristics import clips_gradients
 
 

@@ -82,12 +82,12 @@ def _copied_where_made(place: Place) -> Iterator[Candidate]:
     calls = (call for call in ast.walk(node) if isinstance(call, ast.Call))
     parameter = next((call for call in calls if called_name(call) == "Parameter"), None)
     if place.bug.kind == "expanded" and parameter is not None and parameter.args:
-        end = code.span(parameter.args[0])[1]
-        yield Candidate("Make the parameter of a copy", "safe", {code.path: (Edit(end, end, ".clone()"),)})
+        edits = {code.path: tuple(code.followed(".clone()", parameter.args[0]))}
+        yield Candidate("Make the parameter of a copy", "safe", edits)
         return
-    edits = saver.result_clone(code, node)
-    if edits is not None:
-        yield Candidate("Make a copy where the view is made", "unsafe", {code.path: tuple(edits)}, provable=True)
+    copied = saver.result_clone(code, node)
+    if copied is not None:
+        yield Candidate("Make a copy where the view is made", "unsafe", {code.path: tuple(copied)}, provable=True)
 
 
 def _is_result_of_its_own(place: Place) -> bool:
@@ -175,8 +175,8 @@ def overlap(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     names = [place.path] if place.path else []
     index = place.target.slice if isinstance(place.target, ast.Subscript) else None
     if index is not None and ast.unparse(index) == place.path:
-        end = place.code.span(index)[1]
-        yield place.candidate(f"Index by a copy of `{place.path}`", "safe", [Edit(end, end, ".clone()")])
+        edits = place.code.followed(".clone()", index)
+        yield place.candidate(f"Index by a copy of `{place.path}`", "safe", edits)
     for clone in saver.operand_clones(place.code, place.node, names):
         if clone.named:
             yield place.candidate(f"Read a copy of `{short(clone.text)}`", "safe", [clone.edit])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from outplace.knowledge.silent_rules.gradients import HOOK_WRITES_GRADIENT
@@ -18,6 +18,7 @@ from outplace.repair.plan.copies import copies_for_backward
 from outplace.repair.plan.kinds.saved import saved
 from outplace.repair.plan.out_of_place import rebinding
 from outplace.repair.plan.own_memory import own_memory
+from outplace.repair.syntax.code import Code, whole_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.flow import used_later
 
@@ -91,47 +92,26 @@ def by_rule(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
 
 
 def _unless_run(place: Place) -> Safety:
-    """None without a run: only a run shows that two tensors should be separate, or that the shapes agree."""
+    """Safe after a run: only it shows that two tensors should be separate, or that the shapes agree."""
     return "safe" if place.bug.from_run else "unsafe"
 
 
-def _new_gradient(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    edits = silent.returned_gradient(place.code, place.node, place.statement)
-    if edits is not None:
-        yield place.candidate(title, "safe", edits)
+def _files_with(place: Place, word: str, form: Callable[[Code], list[Edit]]) -> dict[str, tuple[Edit, ...]]:
+    """The edits of all files that contain a word."""
+    return {code.path: tuple(found) for code in place.files.codes(word) if (found := form(code))}
 
 
 def _copied_gradient(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
-    written = place.target
-    while isinstance(written, ast.Subscript):
-        written = written.value
+    written = whole_of(place.target)
     if isinstance(written, ast.Name):
         yield place.candidate(title, "safe", silent.copied_gradient(place.code, place.statement, written.id))
-    yield from _new_gradient(place, HOOK_WRITES_GRADIENT.fix, neighbours)
+    yield from FORMS["new_gradient"](place, HOOK_WRITES_GRADIENT.fix, neighbours)
 
 
-def _detached_copy(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    edits = silent.detached_copy(place.code, place.statement, place.target) if place.target is not None else None
-    if edits is not None:
-        yield place.candidate(title, _unless_run(place), edits)
-
-
-def _own_gradient(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    edits = silent.own_gradient(place.code, place.statement)
-    if edits is not None:
-        yield place.candidate(title, "safe", edits)
-
-
-def _kept_copies(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+def _kept_copies(place: Place) -> Iterator[list[Edit]]:
     written = ast.unparse(place.target) if place.target is not None else ""
     for name in dict.fromkeys([place.bug.tensor or place.path or "", written]):
-        for edits in silent.kept_copies(place.code, name):
-            yield place.candidate(title, "safe", edits)
-
-
-def _own_entries(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    for edits in silent.own_entries(place.code):
-        yield place.candidate(title, "safe", edits)
+        yield from silent.kept_copies(place.code, name)
 
 
 def _own_expanded(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
@@ -139,72 +119,28 @@ def _own_expanded(place: Place, title: str, _: Neighbours) -> Iterator[Candidate
         yield replace(candidate, title=title, safety=_unless_run(place))
 
 
-def _handed_out(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    edits = silent.handed_out(place)
-    if edits:
-        yield place.candidate(title, _unless_run(place), edits)
-
-
 def _kept_arrays(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
-    yield from _handed_out(place, NUMPY_BUFFER_REUSED.fix, neighbours)
-    edits = {code.path: tuple(found) for code in place.files.codes("append") if (found := silent.kept_arrays(code))}
+    yield from FORMS["handed_out"](place, NUMPY_BUFFER_REUSED.fix, neighbours)
+    edits = _files_with(place, "append", silent.kept_arrays)
     if edits:
         yield Candidate(title, _unless_run(place), edits)
 
 
-def _own_parts(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    for edits in silent.own_parts(place.code):
-        yield place.candidate(title, "unsafe", edits)
-
-
-def _kept_state(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+def _kept_state(place: Place) -> list[list[Edit]]:
     entry = place.target
     written = ast.unparse(entry.value) if isinstance(entry, ast.Subscript) else None
-    for edits in silent.kept_state(place.code, written):
-        yield place.candidate(title, "safe", edits)
-
-
-def _kept_parameters(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    for edits in silent.kept_parameters(place.code):
-        yield place.candidate(title, "safe", edits)
+    return silent.kept_state(place.code, written)
 
 
 def _kept_state_or_items(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
-    yield from _kept_state(place, title, neighbours)
-    yield from _kept_parameters(place, PARAMETERS_BY_REFERENCE.fix, neighbours)
-
-
-def _deep_copy(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    for edits in silent.deep_copies(place.code):
-        yield place.candidate(title, _unless_run(place), edits)
-
-
-def _out_of_place(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    edits = silent.new_tensor(place.code, place.statement)
-    if edits is not None:
-        yield place.candidate(title, "unsafe", edits)
-
-
-def _own_leaf(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    for edits in silent.own_leaves(place.code):
-        yield place.candidate(title, _unless_run(place), edits)
+    yield from FORMS["kept_state"](place, title, neighbours)
+    yield from FORMS["kept_parameters"](place, PARAMETERS_BY_REFERENCE.fix, neighbours)
 
 
 def _own_samples(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    edits = {code.path: tuple(found) for code in place.files.codes("__getitem__") if (found := silent.samples(code))}
+    edits = _files_with(place, "__getitem__", silent.samples)
     if edits:
         yield Candidate(title, _unless_run(place), edits)
-
-
-def _copied_in_ctx(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    for edits in silent.copied_in_ctx(place.code):
-        yield place.candidate(title, "safe", edits)
-
-
-def _own_argument(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    edits = silent.own_argument(place)
-    if edits is not None:
-        yield place.candidate(title, _unless_run(place), edits)
 
 
 def _as_if_saved(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
@@ -222,33 +158,39 @@ def _same_parameter(place: Place, title: str, _: Neighbours) -> Iterator[Candida
             yield place.candidate("Make the optimizer afterwards", _unless_run(place), edits)
 
 
-def _added(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    edits = silent.accumulated(place.code, place.statement)
-    if edits is not None:
-        yield place.candidate(title, "safe", edits)
+_Form = Callable[[Place, str, Neighbours], Iterator[Candidate]]
 
 
-FORMS: dict[str, Callable[[Place, str, Neighbours], Iterator[Candidate]]] = {
-    "added": _added,
+def _form(ways: Callable[[Place], Iterable[list[Edit] | None]], safety: Safety | None = "safe") -> _Form:
+    """A form that gives edits of this file, and how safe they are; None: safe if a run has shown the bug."""
+
+    def candidates(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
+        yield from (place.candidate(title, safety or _unless_run(place), edits) for edits in ways(place) if edits)
+
+    return candidates
+
+
+FORMS: dict[str, _Form] = {
+    "added": _form(lambda place: [silent.accumulated(place.code, place.statement)]),
     "as_if_saved": _as_if_saved,
     "copied_gradient": _copied_gradient,
-    "copied_in_ctx": _copied_in_ctx,
-    "deep_copy": _deep_copy,
-    "detached_copy": _detached_copy,
-    "handed_out": _handed_out,
+    "copied_in_ctx": _form(lambda place: silent.copied_in_ctx(place.code)),
+    "deep_copy": _form(lambda place: silent.deep_copies(place.code), None),
+    "detached_copy": _form(lambda place: [silent.detached_copy(place.code, place.statement, place.target)], None),
+    "handed_out": _form(lambda place: [silent.handed_out(place)], None),
     "kept_arrays": _kept_arrays,
-    "kept_copies": _kept_copies,
-    "kept_parameters": _kept_parameters,
-    "kept_state": _kept_state,
+    "kept_copies": _form(_kept_copies),
+    "kept_parameters": _form(lambda place: silent.kept_parameters(place.code)),
+    "kept_state": _form(_kept_state),
     "kept_state_or_items": _kept_state_or_items,
-    "new_gradient": _new_gradient,
-    "out_of_place": _out_of_place,
-    "own_argument": _own_argument,
-    "own_entries": _own_entries,
+    "new_gradient": _form(lambda place: [silent.returned_gradient(place.code, place.node, place.statement)]),
+    "out_of_place": _form(lambda place: [silent.new_tensor(place.code, place.statement)], "unsafe"),
+    "own_argument": _form(lambda place: [silent.own_argument(place)], None),
+    "own_entries": _form(lambda place: silent.own_entries(place.code)),
     "own_expanded": _own_expanded,
-    "own_gradient": _own_gradient,
-    "own_leaf": _own_leaf,
-    "own_parts": _own_parts,
+    "own_gradient": _form(lambda place: [silent.own_gradient(place.code, place.statement)]),
+    "own_leaf": _form(lambda place: silent.own_leaves(place.code), None),
+    "own_parts": _form(lambda place: silent.own_parts(place.code), "unsafe"),
     "own_samples": _own_samples,
     "same_parameter": _same_parameter,
 }

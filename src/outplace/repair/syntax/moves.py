@@ -92,11 +92,7 @@ def _removed(code: Code, first: int, last: int) -> Edit:
     """Removes lines."""
     if first == 1:
         return Edit(0, code.offset(last + 1, 0), "")
-    return Edit(_line_end(code, first - 1), _line_end(code, last), "")
-
-
-def _line_end(code: Code, line: int) -> int:
-    return code.offset(line, len(code.lines[line - 1].encode()))
+    return Edit(code.line_end(first - 1), code.line_end(last), "")
 
 
 def split_loop(
@@ -239,7 +235,7 @@ def text_of(code: Code, statements: Iterable[ast.stmt]) -> list[str]:
 
 def end_of(code: Code, statement: ast.stmt) -> int:
     """The end of a statement's last line."""
-    return _line_end(code, statement.end_lineno or statement.lineno)
+    return code.line_end(statement.end_lineno or statement.lineno)
 
 
 def ends_line(code: Code, statement: ast.stmt) -> bool:
