@@ -26,7 +26,7 @@ from outplace.source.project import Module, OutOfTime, Project
 from outplace.source.room import with_room_for_calls
 from outplace.source.tape import Tape
 from outplace.source.trained_functions import Functions, Trained, each_once, used_without_grad
-from outplace.source.values import Class, Const, Function, Instance, Plain, Tensor, Unknown, Value
+from outplace.source.values import Args, Class, Const, Function, Instance, Plain, Tensor, Unknown, Value
 
 PROGRAM_STEPS = 40_000
 FUNCTION_STEPS = 800
@@ -315,7 +315,7 @@ def functions_of(module: Module) -> Functions:
     return found
 
 
-def _run_alone(interpreter: Interpreter, function: Function, args: list[Value], trains: bool) -> None:
+def _run_alone(interpreter: Interpreter, function: Function, args: Args, trains: bool) -> None:
     """Runs a function, and a backward from its results, unless the function trains by itself."""
     if interpreter.assumes:
         alone = lambda: interpreter.call_function(function, args, {}, function.node)  # noqa: E731
@@ -339,7 +339,7 @@ def unknown_arguments(
     called: bool = True,
 ) -> list[Value]:
     """Returns the arguments for a function that is run alone. `called` is True if its own file calls it."""
-    args: list[Value] = []
+    args: Args = []
     if owner is not None and function.kind != "staticmethod":
         receiver = _bare if _name(function) == "__init__" else partial(_receiver, receivers=receivers)
         args.append(owner if function.kind == "classmethod" else receiver(interpreter, owner))
@@ -350,7 +350,7 @@ def unknown_arguments(
     return args
 
 
-def _with_doubts(hits: list[Hit], function: Function, args: list[Value], numbers: Numbers) -> list[Hit]:
+def _with_doubts(hits: list[Hit], function: Function, args: Args, numbers: Numbers) -> list[Hit]:
     """Makes hits uncertain if the caller may be generating: it passes a state, and an option that changes the state."""
     if not hits:
         return hits

@@ -20,6 +20,7 @@ from outplace.source.values import (
     NONE,
     SEVERAL,
     UNKNOWN,
+    Args,
     Bound,
     Choice,
     Class,
@@ -30,6 +31,7 @@ from outplace.source.values import (
     GradMode,
     Instance,
     Items,
+    Keywords,
     Layer,
     Outside,
     Partial,
@@ -67,7 +69,7 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
     interpreter._step()
     function = interpreter.eval(node.func)
     only_shape = asks_for_shape(function)
-    args: list[Value] = []
+    args: Args = []
     for argument in node.args:
         if isinstance(argument, ast.Starred):
             spread = interpreter.eval(argument.value)
@@ -76,7 +78,7 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
                 args.append(SEVERAL)
         else:
             args.append(_argument_of_shape(interpreter, argument) if only_shape else interpreter.eval(argument))
-    keywords: dict[str, Value] = {}
+    keywords: Keywords = {}
     for keyword in node.keywords:
         value = interpreter.eval(keyword.value)
         if keyword.arg is not None:
@@ -91,9 +93,7 @@ def _call(interpreter: Interpreter, node: ast.Call) -> Value:
     return interpreter.call(function, args, keywords, node)
 
 
-def call(
-    interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def call(interpreter: Interpreter, function: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """Calls any value."""
     run = _CALLS.get(type(function))
     if run is None or (isinstance(function, Outside) and function.name.split(".")[0] not in sys.stdlib_module_names):
@@ -110,9 +110,7 @@ def call(
     return result
 
 
-def _call_torch(
-    interpreter: Interpreter, function: Torch, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _call_torch(interpreter: Interpreter, function: Torch, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     for value in args:
         if isinstance(value, (Items, Dictionary)) and value.stale:
             holders.check_whole(interpreter, value)
@@ -123,33 +121,25 @@ def _call_torch(
     return torch_model.call(interpreter, function.name, args, keywords, node)
 
 
-def _call_outside(
-    interpreter: Interpreter, function: Outside, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _call_outside(interpreter: Interpreter, function: Outside, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     result = python_model.call_outside(interpreter, function.name, args, keywords, node)
     if result is UNKNOWN:
         result = frameworks.call_outside(interpreter, function.name, args, keywords, node) or UNKNOWN
     return result
 
 
-def _call_partial(
-    interpreter: Interpreter, function: Partial, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _call_partial(interpreter: Interpreter, function: Partial, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     return interpreter.call(function.function, [*function.args, *args], {**function.keywords, **keywords}, node)
 
 
-def _call_mode(
-    interpreter: Interpreter, function: GradMode, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _call_mode(interpreter: Interpreter, function: GradMode, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """Runs `torch.no_grad()(f)`."""
     if args and isinstance(args[0], Function):
         args[0].grad = function.mode
     return args[0] if args else UNKNOWN
 
 
-def _call_bound(
-    interpreter: Interpreter, bound: Bound, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _call_bound(interpreter: Interpreter, bound: Bound, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     if isinstance(bound.function, Function):
         return interpreter.call_function(bound.function, [bound.receiver, *args], keywords, node)
     if isinstance(bound.function, Value):
@@ -164,9 +154,7 @@ def _call_bound(
     return UNKNOWN if found is None else found
 
 
-def _construct(
-    interpreter: Interpreter, cls: Class, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _construct(interpreter: Interpreter, cls: Class, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     base = cls.torch_base()
     if base is not None and (special := torch_model.construct(cls, base, args, keywords)) is not None:
         return special
@@ -190,8 +178,8 @@ def _fill_fields(
     interpreter: Interpreter,
     made: Instance,
     fields: list[str],
-    args: list[Value],
-    keywords: dict[str, Value],
+    args: Args,
+    keywords: Keywords,
     node: ast.AST,
 ) -> None:
     for field, value in zip(fields, args, strict=False):
@@ -207,7 +195,7 @@ def _fill_fields(
 
 
 def _call_instance(
-    interpreter: Interpreter, instance: Instance, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, instance: Instance, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value:
     caller = instance.cls.find("__call__")
     if isinstance(caller, Function):
@@ -217,9 +205,7 @@ def _call_instance(
     return UNKNOWN
 
 
-def call_function(
-    interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def call_function(interpreter: Interpreter, function: Function, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """Runs a function of the project on these arguments."""
     if function.kind == "contextmanager" or (node is interpreter.lazy and _is_generator(function.node)):
         return Context(function, args, keywords)
@@ -231,16 +217,14 @@ def call_function(
     return _run(interpreter, function, args, keywords)
 
 
-def _run_with_part_of_steps(
-    interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]
-) -> Value:
+def _run_with_part_of_steps(interpreter: Interpreter, function: Function, args: Args, keywords: Keywords) -> Value:
     """Runs a callee with a part of the remaining steps, so that enough are left for the function that is checked."""
     results: list[Value] = []
     interpreter.with_part_of_steps(lambda: results.append(_run(interpreter, function, args, keywords)))
     return results[0] if results else UNKNOWN
 
 
-def _cached(interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _cached(interpreter: Interpreter, function: Function, args: Args, keywords: Keywords) -> Value:
     """Runs a function under `functools.cache`: equal arguments get the same object."""
     assert function.results is not None
     key = repr([value.value for value in (*args, *keywords.values())])  # type: ignore[attr-defined]
@@ -256,8 +240,8 @@ def _is_generator(node: ast.AST) -> bool:
 def run_around(
     interpreter: Interpreter,
     function: Function,
-    args: list[Value],
-    keywords: dict[str, Value],
+    args: Args,
+    keywords: Keywords,
     at_yield: Callable[[Value], None],
 ) -> None:
     """Runs a generator function, and calls `at_yield` at each `yield`."""
@@ -267,8 +251,8 @@ def run_around(
 def _run(
     interpreter: Interpreter,
     function: Function,
-    args: list[Value],
-    keywords: dict[str, Value],
+    args: Args,
+    keywords: Keywords,
     at_yield: Callable[[Value], None] | None = None,
 ) -> Value:
     if len(interpreter.frames) > DEEPEST_CALL or _has_recursed_enough(interpreter, function, args, keywords):
@@ -300,9 +284,7 @@ def _run(
     return join_arms(frame.returns, [arms[len(path) :] for arms in frame.return_paths])
 
 
-def _has_recursed_enough(
-    interpreter: Interpreter, function: Function, args: list[Value], keywords: dict[str, Value]
-) -> bool:
+def _has_recursed_enough(interpreter: Interpreter, function: Function, args: Args, keywords: Keywords) -> bool:
     """True if a recursion needs no further call: the arguments are not new. (The closure may have changed.)"""
     definition = function.node
     before = [frame for frame in interpreter.frames if frame.function is not None and frame.function.node is definition]
@@ -313,7 +295,7 @@ def _has_recursed_enough(
     return len(before) > 3 or (len(before) >= rounds and _are_known_already(arguments, before[-1].args))
 
 
-def _are_known_already(args: list[Value], before: list[Value]) -> bool:
+def _are_known_already(args: Args, before: list[Value]) -> bool:
     """True if each argument is unknown, or the same constant as before."""
     for value, old in itertools.zip_longest(args, before, fillvalue=UNKNOWN):
         if not is_same_constant(value, old) and any(_is_informative(option) for option in options(value)):
@@ -325,7 +307,7 @@ def _is_informative(value: Value) -> bool:
     return not (isinstance(value, Unknown) or (isinstance(value, Plain) and value.storage is None))
 
 
-def bind_arguments(function: Function, scope: Scope, args: list[Value], keywords: dict[str, Value]) -> None:
+def bind_arguments(function: Function, scope: Scope, args: Args, keywords: Keywords) -> None:
     """Binds the parameters of a function in its scope."""
     spec = function.node.args
     if function.parameters is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from outplace.source.graph import Path
 from outplace.source.project import Module, Project
-from outplace.source.values import Function, Scope, Value
+from outplace.source.values import Args, Function, Scope, Value
 
 _branches = itertools.count(1)
 
@@ -63,7 +63,7 @@ class Frame:
 
     def __init__(self, module: Module, scope: Scope, name: str, function: Function | None = None) -> None:
         self.module, self.scope, self.name, self.function = module, scope, name, function
-        self.args: list[Value] = []
+        self.args: Args = []
         """Its arguments, first the positional ones, then those by keyword."""
         self.returns: list[Value] = []
         self.return_paths: list[Path] = []

@@ -13,12 +13,14 @@ from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    Args,
     Class,
     Const,
     Dictionary,
     Function,
     Instance,
     Items,
+    Keywords,
     Optimizer,
     Outside,
     Tensor,
@@ -41,7 +43,7 @@ def knows_method(cls: Class, name: str) -> bool:
 
 
 def inherited_method(
-    interpreter: Interpreter, holder: Instance, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, holder: Instance, name: str, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value | None:
     """A call of a method that an object inherits from a framework; None if nothing is known of it."""
     framework = framework_behind(holder.cls)
@@ -56,9 +58,7 @@ def inherited_method(
     return _backward(interpreter, args, node) if name in framework.backward else None
 
 
-def call_outside(
-    interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value | None:
+def call_outside(interpreter: Interpreter, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """A call of a framework's class, function, or method of its object; None if nothing is known of it."""
     framework, last = framework_of(name), name.rpartition(".")[2]
     if framework is None:
@@ -126,7 +126,7 @@ def _all_optimizers(value: Value) -> list[Optimizer]:
     return [item for item in items if isinstance(item, Optimizer)]
 
 
-def _backward(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Value:
+def _backward(interpreter: Interpreter, args: Args, node: ast.AST) -> Value:
     if args and isinstance(args[0], Tensor):
         torch_model.method(interpreter, args[0], "backward", [], {}, node)
     else:
@@ -134,7 +134,7 @@ def _backward(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Val
     return NONE
 
 
-def _gather(interpreter: Interpreter, holder: Instance, keywords: dict[str, Value], node: ast.AST) -> Value:
+def _gather(interpreter: Interpreter, holder: Instance, keywords: Keywords, node: ast.AST) -> Value:
     """Runs the message function on gathered rows, and sums what it returns: `x_i` and `x_j` hold copies of `x`."""
     function = holder.cls.find("message")
     if not isinstance(function, Function):
@@ -153,7 +153,7 @@ def _gather(interpreter: Interpreter, holder: Instance, keywords: dict[str, Valu
     return torch_model.run_op(interpreter, "sum", [messages, Const(0)], {}, node)
 
 
-def _integrate(interpreter: Interpreter, args: list[Value], node: ast.AST) -> Value:
+def _integrate(interpreter: Interpreter, args: Args, node: ast.AST) -> Value:
     """Two steps of a solver: what comes back depends on what `f` returns."""
     if len(args) < 2:
         return UNKNOWN

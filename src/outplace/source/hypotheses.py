@@ -49,12 +49,14 @@ from outplace.source.unseen import Unseen
 from outplace.source.values import (
     NONE,
     UNKNOWN,
+    Args,
     Class,
     Const,
     Dictionary,
     Function,
     Instance,
     Items,
+    Keywords,
     Layer,
     Outside,
     Partial,
@@ -275,9 +277,7 @@ def _of_class(interpreter: Interpreter, init: Function, annotation: ast.expr | N
 # What is not known ---------------------------------------------------------------------------------------------------
 
 
-def call_unknown(
-    interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def call_unknown(interpreter: Interpreter, function: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """A call of something that is not known: with tensors, a typical layer or a function of them."""
     made = unseen.made_of(interpreter, function, args, keywords, node)
     if made is not None:
@@ -305,7 +305,7 @@ def call_unknown(
     return new_tensor
 
 
-def _has_activation(keywords: dict[str, Value]) -> bool:
+def _has_activation(keywords: Keywords) -> bool:
     """Is a layer built with an activation that is known?"""
     acts = [value for name, value in keywords.items() if builds_activation(name)]
     return any(not (isinstance(act, Unknown) or (isinstance(act, Const) and not act.value)) for act in acts)
@@ -318,9 +318,7 @@ def _connect(node: Node, inputs: list[Tensor], output: Tensor) -> None:
     node.outputs.append(output.storage)
 
 
-def _assume_saves(
-    interpreter: Interpreter, node: Node, layer: str, made: Tensor, args: list[Value], activates: bool
-) -> None:
+def _assume_saves(interpreter: Interpreter, node: Node, layer: str, made: Tensor, args: Args, activates: bool) -> None:
     """What an unknown layer saves: an activation its result, most others their inputs."""
     if activates or is_activation_name(layer):
         node.assumed = f"`{layer}` keeps its result for backward, as ReLU does"

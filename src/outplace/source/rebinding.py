@@ -28,6 +28,7 @@ from outplace.source.torch_model.modules import is_module
 from outplace.source.torch_model.tensors import requires_grad
 from outplace.source.values import (
     UNKNOWN,
+    Args,
     Bound,
     Choice,
     Const,
@@ -35,6 +36,7 @@ from outplace.source.values import (
     Function,
     Instance,
     Items,
+    Keywords,
     Layer,
     Outside,
     Partial,
@@ -320,7 +322,7 @@ class Hypothesis(Interpreter):
         """Is it read for the graph that was built with the old value?"""
         self._both_values |= any(item.in_graph and item.backwards == self._backwards for item in read)
 
-    def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    def call(self, function: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """As before. A function that is not run here reads all that lies in the containers that it is given."""
         arguments = [*args, *keywords.values()]
         self._keep(function, arguments, node)
@@ -366,7 +368,7 @@ class Hypothesis(Interpreter):
             result.storage, result.certain, result.region, result.parts = first.storage, False, first.region, ()
         return result
 
-    def call_function(self, function: Function, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    def call_function(self, function: Function, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """As before. A decorator may keep what its function returns, as `lru_cache` does."""
         result = calls.call_function(self, function, args, keywords, node)
         decorators = getattr(function.node, "decorator_list", ())

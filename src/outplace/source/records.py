@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from outplace.source import holders
-from outplace.source.values import NONE, PLAIN, UNKNOWN, Class, Const, Instance, Items, Value
+from outplace.source.values import NONE, PLAIN, UNKNOWN, Args, Class, Const, Instance, Items, Keywords, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -15,7 +15,7 @@ _PARSER = "ArgumentParser"
 _STACK, _PENDING = "ExitStack", "callbacks"
 
 
-def make(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+def make(interpreter: Interpreter, name: str, args: Args, keywords: Keywords) -> Value:
     """Returns a class of named tuples, a namespace, or an argument parser."""
     short = name.rpartition(".")[2]
     if short == "namedtuple":
@@ -51,7 +51,7 @@ def callbacks(manager: Value) -> list[Items]:
     return [item for item in reversed(pending.items) if isinstance(item, Items)] if isinstance(pending, Items) else []
 
 
-def record_method(record: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+def record_method(record: Instance, name: str, args: Args, keywords: Keywords) -> Value | None:
     """Runs a method of a record; returns None if the record has no such method."""
     if record.cls.name == _STACK and name == "callback":
         pending = record.names.setdefault(_PENDING, Items([]))
@@ -73,7 +73,7 @@ def replaced(record: Instance, changes: dict[str, Value]) -> Instance:
     return instance
 
 
-def _parser_method(parser: Instance, name: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+def _parser_method(parser: Instance, name: str, args: Args, keywords: Keywords) -> Value | None:
     """Runs `add_argument` and `parse_args`: each option gets its default."""
     if parser.cls.name != _PARSER:
         return None

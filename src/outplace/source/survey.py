@@ -18,11 +18,13 @@ from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.joins import options
 from outplace.source.project import Module, Project
 from outplace.source.values import (
+    Args,
     Bound,
     Dictionary,
     Function,
     Instance,
     Items,
+    Keywords,
     Layer,
     Optimizer,
     Outside,
@@ -135,7 +137,7 @@ class _Surveying(Interpreter):
             self._notes.kinds.setdefault(self._span(node), set()).update(map(_container, options(value)))
         return value
 
-    def call(self, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    def call(self, function: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """As before, with notes."""
         if not isinstance(node, ast.Call):
             return calls.call(self, function, args, keywords, node)

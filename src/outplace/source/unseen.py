@@ -16,10 +16,12 @@ from outplace.source.heuristics import is_parameter_name, makes_optimizer
 from outplace.source.joins import options
 from outplace.source.values import (
     UNKNOWN,
+    Args,
     Bound,
     Class,
     Instance,
     Items,
+    Keywords,
     Layer,
     Optimizer,
     Outside,
@@ -137,9 +139,7 @@ def is_asked_of_networks(name: str) -> bool:
     return name in _OF_NETWORKS | _ASKED_FOR_PARTS
 
 
-def made_of(
-    interpreter: Interpreter, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value | None:
+def made_of(interpreter: Interpreter, function: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """What a call of unknown code makes, if it moves a network, or makes an optimizer of one."""
     if isinstance(function, Outside) and function.name == "builtins.getattr" and args and isinstance(args[0], Torch):
         return _LOOKED_UP.get(args[0].name, Unseen)()
@@ -158,7 +158,7 @@ def made_of(
 
 
 def _itself(
-    interpreter: Interpreter, name: Any, thing: Unseen, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, name: Any, thing: Unseen, args: Args, keywords: Keywords, node: ast.AST
 ) -> Unseen:
     """What a method such as `eval` or `requires_grad_` returns."""
     for network in thing.around() if name == "requires_grad_" else ():
@@ -166,9 +166,7 @@ def _itself(
     return thing
 
 
-def _step(
-    interpreter: Interpreter, thing: Unseen, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _step(interpreter: Interpreter, thing: Unseen, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """An optimizer that was handed in steps what the backward before it reaches, if nothing else does so.
 
     It must be one network, that was handed in as well: of several it is not known which.
@@ -195,7 +193,7 @@ def add_weights(interpreter: Interpreter, function: Value, node: Node) -> None:
         node.saves.append(Save(weight.storage, interpreter.tape.tick(), _WEIGHTS, True, parameter=True))
 
 
-def is_run(function: Value, args: list[Value]) -> bool:
+def is_run(function: Value, args: Args) -> bool:
     """Is it a network that is given something? That is tensors, then."""
     return isinstance(function, Unseen) and function.network is not None and bool(args)
 

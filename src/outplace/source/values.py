@@ -22,6 +22,10 @@ class Value:
     __slots__ = ()
 
 
+Args = list[Value]
+Keywords = dict[str, Value]
+
+
 class Unknown(Value):
     """A value of which nothing is known. Nothing is ever concluded from it."""
 
@@ -95,12 +99,9 @@ class Tensor(Value):
         of: Tensor | None = None,
     ) -> None:
         """`of` is the tensor that it is a view of, or whose place it takes."""
-        self.storage = storage
+        self.storage, self.requires_grad, self.node = storage, requires_grad, node
         self.family: Family = Family() if of is None else of.family
-        self.requires_grad = requires_grad
-        self.node = node
-        self.since = 0
-        self.leaf = leaf
+        self.leaf, self.since = leaf, 0
         self.known = known
         """True if it is certainly a tensor. (The parameter of a function may be a number.)"""
         self.dtype = dtype
@@ -263,8 +264,7 @@ class Scope:
     __slots__ = ("names", "outer", "shared", "stale")
 
     def __init__(self, outer: Scope | None = None, names: dict[str, Value] | None = None) -> None:
-        self.names: dict[str, Value] = {} if names is None else names
-        self.outer = outer
+        self.outer, self.names = outer, {} if names is None else names
         self.shared: dict[str, Scope] = {}
         """The names declared `global` or `nonlocal`, each with the scope that it belongs to."""
         self.stale: dict[str, tuple[Stale, ...]] = _NOTHING
@@ -376,7 +376,7 @@ class Context(Value):
 
     __slots__ = ("args", "function", "keywords")
 
-    def __init__(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> None:
+    def __init__(self, function: Function, args: Args, keywords: Keywords) -> None:
         self.function, self.args, self.keywords = function, args, keywords
 
 
@@ -403,7 +403,7 @@ class Partial(Value):
 
     __slots__ = ("args", "function", "keywords")
 
-    def __init__(self, function: Value, args: list[Value], keywords: dict[str, Value]) -> None:
+    def __init__(self, function: Value, args: Args, keywords: Keywords) -> None:
         self.function, self.args, self.keywords = function, args, keywords
 
 

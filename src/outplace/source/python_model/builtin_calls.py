@@ -17,6 +17,7 @@ from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    Args,
     Bound,
     Choice,
     Class,
@@ -24,6 +25,7 @@ from outplace.source.values import (
     Dictionary,
     Instance,
     Items,
+    Keywords,
     Layer,
     Plain,
     Super,
@@ -40,7 +42,7 @@ _MOST_NUMBERS = 4
 """Longer ranges are not gone through one by one."""
 
 
-def _range(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+def _range(_i: Interpreter, args: Args, _k: dict[str, Value], _n: ast.AST) -> Value:
     ends = [arg.value for arg in args if isinstance(arg, Const) and isinstance(arg.value, int)]
     if args and len(ends) == len(args) and (len(ends) < 3 or ends[2]):
         numbers = range(*ends)
@@ -51,14 +53,14 @@ def _range(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST
     return Items(first, rest=PLAIN)
 
 
-def _slice(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+def _slice(_i: Interpreter, args: Args, _k: dict[str, Value], _n: ast.AST) -> Value:
     """`slice(None, half)`, to be used as an index later."""
     if 1 <= len(args) <= 3 and all(isinstance(arg, Const) for arg in args):
         return Const(slice(*(arg.value for arg in args)))  # type: ignore[attr-defined]
     return Bound("slice", PLAIN)
 
 
-def _zip(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def _zip(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     columns = [iterate(interpreter, arg, node, most=8) for arg in args]
     exact = any(is_exact(arg) for arg in args)
     length = min((len(column) for column in columns), default=0)
@@ -72,14 +74,14 @@ def _remaining(of: Value, column: list[Value]) -> Value:
     return of.rest if isinstance(of, Items) and of.rest is not None else column[-1]
 
 
-def _enumerate(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def _enumerate(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     items = iterate(interpreter, args[0], node, most=8) if args else []
     rows: list[Value] = [Items([Const(place), item], "tuple") for place, item in enumerate(items)]
     exact = bool(args) and is_exact(args[0])
     return Items(rows, rest=None if exact or not rows else Items([PLAIN, _remaining(args[0], items)], "tuple"))
 
 
-def _as_list(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def _as_list(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     if not args:
         return Items([])
     if isinstance(args[0], Unknown):
@@ -92,7 +94,7 @@ def _as_list(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], 
     return Items(items, "list", None if is_exact(args[0]) else join(items))
 
 
-def as_dict(_i: Interpreter, args: list[Value], keywords: dict[str, Value], _n: ast.AST) -> Value:
+def as_dict(_i: Interpreter, args: Args, keywords: Keywords, _n: ast.AST) -> Value:
     """`dict(...)`."""
     mapping = (
         Dictionary(dict(args[0].items), args[0].rest) if args and isinstance(args[0], Dictionary) else Dictionary()
@@ -107,7 +109,7 @@ def as_dict(_i: Interpreter, args: list[Value], keywords: dict[str, Value], _n: 
     return mapping
 
 
-def as_mapped(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def as_mapped(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     """`map(f, ...)`, run at once."""
     if len(args) < 2:
         return UNKNOWN
@@ -116,14 +118,14 @@ def as_mapped(interpreter: Interpreter, args: list[Value], _k: dict[str, Value],
     return Items(result, "list", None if is_exact(args[1]) else join(result))
 
 
-def _sum(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def _sum(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     total: Value = args[1] if len(args) > 1 else Const(0)
     for item_value in iterate(interpreter, args[0], node, most=4, least=1) if args else []:
         total = interpreter.binary(ast.Add(), total, item_value, node)
     return total
 
 
-def _isinstance(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+def _isinstance(_i: Interpreter, args: Args, _k: dict[str, Value], _n: ast.AST) -> Value:
     if len(args) != 2:
         return PLAIN
     kinds = args[1].items if isinstance(args[1], Items) else [args[1]]
@@ -133,14 +135,14 @@ def _isinstance(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: as
     return PLAIN if None in answers else Const(False)
 
 
-def _getattr(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def _getattr(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     if len(args) >= 2 and isinstance(args[1], Const) and isinstance(args[1].value, str):
         found = interpreter.attribute(args[0], args[1].value, node)
         return found if not isinstance(found, Bound) or len(args) == 2 else join([found, args[2]])
     return UNKNOWN
 
 
-def _hasattr(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+def _hasattr(_i: Interpreter, args: Args, _k: dict[str, Value], _n: ast.AST) -> Value:
     """Surely so where it is bound; what bases of torch have besides is not known."""
     holder, name = (args[0], args[1]) if len(args) == 2 else (UNKNOWN, UNKNOWN)
     if not isinstance(holder, Instance) or not isinstance(name, Const) or holder.cls.find("__getattr__"):
@@ -153,13 +155,13 @@ def _hasattr(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.A
     return Const(False) if known and not name.value.startswith("__") else PLAIN
 
 
-def _setattr(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def _setattr(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     if len(args) == 3 and isinstance(args[1], Const) and isinstance(args[1].value, str):
         interpreter.set_attribute(args[0], args[1].value, args[2], node)
     return NONE
 
 
-def _super(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+def _super(interpreter: Interpreter, args: Args, _k: dict[str, Value], _n: ast.AST) -> Value:
     frame = next((frame for frame in reversed(interpreter.frames) if frame.function and frame.function.owner), None)
     if len(args) == 2 and isinstance(args[0], Class):
         return Super(args[1], args[0])
@@ -171,22 +173,22 @@ def _super(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], _n
     return Super(receiver, frame.function.owner) if receiver is not None else UNKNOWN
 
 
-def _first(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def _first(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     items = iterate(interpreter, args[0], node) if args else []
     return items[0] if items else UNKNOWN
 
 
-def _same(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+def _same(_i: Interpreter, args: Args, _k: dict[str, Value], _n: ast.AST) -> Value:
     return args[0] if args else UNKNOWN
 
 
-def _reversed(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def _reversed(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     if args and isinstance(args[0], Items):
         return Items(list(reversed(args[0].items)), "list", args[0].rest)
     return _as_list(interpreter, args, {}, node)
 
 
-def _length(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+def _length(_i: Interpreter, args: Args, _k: dict[str, Value], _n: ast.AST) -> Value:
     if args and isinstance(args[0], Tensor) and args[0].shape and args[0].shape[0] is not None:
         return Const(args[0].shape[0])
     if args and isinstance(args[0], Items) and args[0].rest is None:
@@ -210,22 +212,22 @@ def _is_gone(option: tuple[Value, Path]) -> bool:
     return torch_model.is_no_child(option[0])
 
 
-def _extreme(interpreter: Interpreter, args: list[Value], _k: dict[str, Value], node: ast.AST) -> Value:
+def _extreme(interpreter: Interpreter, args: Args, _k: dict[str, Value], node: ast.AST) -> Value:
     items = args if len(args) > 1 else iterate(interpreter, args[0], node) if args else []
     return PLAIN if all(isinstance(item, (Plain, Const)) for item in items) else join(items)
 
 
-def _any(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+def _any(_i: Interpreter, args: Args, _k: dict[str, Value], _n: ast.AST) -> Value:
     known = _truths(args)
     return Const(True) if True in known else PLAIN if None in known else Const(False)
 
 
-def _all(_i: Interpreter, args: list[Value], _k: dict[str, Value], _n: ast.AST) -> Value:
+def _all(_i: Interpreter, args: Args, _k: dict[str, Value], _n: ast.AST) -> Value:
     known = _truths(args)
     return Const(False) if False in known else PLAIN if None in known else Const(True)
 
 
-def _truths(args: list[Value]) -> list[bool | None]:
+def _truths(args: Args) -> list[bool | None]:
     if len(args) != 1 or not isinstance(args[0], Items):
         return [None]
     return [*map(truth, args[0].items), *([None] if args[0].rest is not None else [])]
@@ -234,7 +236,7 @@ def _truths(args: list[Value]) -> list[bool | None]:
 def _of_a_number(function: Callable[[Any], Any]) -> Callable[..., Value]:
     """`bool(i % 2)`: known if the number is."""
 
-    def call(_i: Interpreter, args: list[Value], keywords: dict[str, Value], _n: ast.AST) -> Value:
+    def call(_i: Interpreter, args: Args, keywords: Keywords, _n: ast.AST) -> Value:
         number = args[0].value if len(args) == 1 and not keywords and isinstance(args[0], Const) else None
         is_finite = isinstance(number, int) or (isinstance(number, float) and math.isfinite(number))
         return Const(function(number)) if is_finite else PLAIN

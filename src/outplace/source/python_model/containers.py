@@ -15,6 +15,7 @@ from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    Args,
     Choice,
     Class,
     Const,
@@ -24,6 +25,7 @@ from outplace.source.values import (
     GradMode,
     Instance,
     Items,
+    Keywords,
     Layer,
     Plain,
     Tensor,
@@ -150,7 +152,7 @@ def _module_children(value: Instance) -> list[Value]:
 
 
 def method(
-    interpreter: Interpreter, receiver: Value, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value | None:
     """A method of a Python value; None where nothing is known of it."""
     if isinstance(receiver, Items):
@@ -197,7 +199,7 @@ def _note_appended(interpreter: Interpreter, holder: Items, value: Value) -> Non
             torch_model.check_appended_array(interpreter, holder, item.storage)
 
 
-def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
+def _list_method(holder: Items, name: str, args: Args) -> Value:
     if name in ("append", "add", "appendleft") and args:
         if len(holder.items) < 64:
             holder.items.append(bounded(args[0]))
@@ -224,7 +226,7 @@ def _list_method(holder: Items, name: str, args: list[Value]) -> Value:
     return PLAIN if name in ("index", "count", "sort", "reverse") else UNKNOWN
 
 
-def _dict_method(holder: Dictionary, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+def _dict_method(holder: Dictionary, name: str, args: Args, keywords: Keywords) -> Value:
     if name == "items":
         pairs: list[Value] = [Items([of_key(key), value], "tuple") for key, value in holder.items.items()]
         sequence = Items(pairs, rest=Items([UNKNOWN, holder.rest], "tuple") if holder.rest is not None else None)

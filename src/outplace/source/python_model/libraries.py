@@ -17,12 +17,14 @@ from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    Args,
     Bound,
     Const,
     Dictionary,
     Done,
     Instance,
     Items,
+    Keywords,
     Layer,
     Outside,
     Partial,
@@ -60,9 +62,7 @@ def outside(name: str) -> Value:
     return _CONSTANTS.get(name) or Outside(name)
 
 
-def call_outside(
-    interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def call_outside(interpreter: Interpreter, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """A call of a builtin or of another library's function."""
     library, _, function = name.partition(".")
     run = _FUNCTIONS.get(name)
@@ -74,9 +74,7 @@ def call_outside(
     return found
 
 
-def _builtin(
-    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _builtin(interpreter: Interpreter, function: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     run = CALLS.get(function)
     if run is None:
         return PLAIN if function in PLAIN_BUILTINS else UNKNOWN
@@ -84,9 +82,7 @@ def _builtin(
     return found if isinstance(found, Value) else UNKNOWN
 
 
-def _copy(
-    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value | None:
+def _copy(interpreter: Interpreter, function: str, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return None
     if function == "copy":
@@ -96,7 +92,7 @@ def _copy(
     return _deep_copy(interpreter, args[0], {})
 
 
-def _thread(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+def _thread(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`threading.Thread(target=...)`: the function is taken to run at once."""
     if "target" not in keywords:
         return None
@@ -105,18 +101,18 @@ def _thread(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
     return PLAIN
 
 
-def _submit(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+def _submit(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`pool.submit(function, ...)`: the function is taken to run at once."""
     return Done(interpreter.call(args[0], args[1:], keywords, node)) if args else None
 
 
-def _field(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _field(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`dataclasses.field(...)`: its default."""
     factory = keywords.get("default_factory")
     return keywords.get("default", UNKNOWN) if factory is None else Bound(DEFAULT_FACTORY, factory)
 
 
-def _numpy(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _numpy(interpreter: Interpreter, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """A function of numpy: it may write an array that shares its memory with a tensor."""
     function = name.rpartition(".")[2]
     written = keywords.get("out", args[0] if args and function in ARRAY_WRITING_FUNCTIONS else None)
@@ -128,7 +124,7 @@ def _numpy(interpreter: Interpreter, name: str, args: list[Value], keywords: dic
     return _over(args[0]) if args and function in ARRAY_VIEWS else Plain()
 
 
-def _from_keys(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+def _from_keys(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`dict.fromkeys(keys, value)`: the same value under all keys."""
     if len(args) < 2:
         return None
@@ -142,9 +138,7 @@ def _from_keys(interpreter: Interpreter, args: list[Value], keywords: dict[str, 
 _IN_PLACE_OPERATORS = {f"i{middle}": operator for operator, middle in DUNDERS.items() if operator is not ast.MatMult}
 
 
-def _operator(
-    interpreter: Interpreter, function: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value | None:
+def _operator(interpreter: Interpreter, function: str, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`operator.iadd(x, y)`: what `x += y` does."""
     if function not in _IN_PLACE_OPERATORS or len(args) != 2:
         return None
@@ -153,7 +147,7 @@ def _operator(
     return interpreter.binary(_IN_PLACE_OPERATORS[function](), args[0], args[1], node)
 
 
-def _reduce(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+def _reduce(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`functools.reduce(function, items)`."""
     if len(args) < 2:
         return None
@@ -172,7 +166,7 @@ def _over(value: Value) -> Plain:
     return Plain(value.storage if isinstance(value, (Plain, Tensor)) else None, sure=sure)
 
 
-def _repeat(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+def _repeat(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`itertools.repeat(value, times)`."""
     if not args:
         return None
@@ -185,7 +179,7 @@ def _repeat(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
 _MOST_REPEATED = 8
 
 
-def _chain(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _chain(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     sequence = Items([])
     for argument in args:
         extend(sequence, argument)

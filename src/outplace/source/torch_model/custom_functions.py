@@ -11,14 +11,14 @@ from outplace.source.graph import Node, Save
 from outplace.source.torch_model.layers import CONTAINERS
 from outplace.source.torch_model.modules import init_container
 from outplace.source.torch_model.tensors import any_grad, depend_on, fresh, tensors_in
-from outplace.source.values import NONE, UNKNOWN, Class, Function, Instance, Items, Tensor, Value
+from outplace.source.values import NONE, UNKNOWN, Args, Class, Function, Instance, Items, Keywords, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
 def class_method(
-    interpreter: Interpreter, cls: Class, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, cls: Class, name: str, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value | None:
     """A method that torch gives to a class, such as `Function.apply`."""
     if name == "apply" and (cls.torch_base() or "").startswith("torch.autograd"):
@@ -31,7 +31,7 @@ def class_method(
     return None
 
 
-def context_method(context: Instance, name: str, args: list[Value]) -> Value:
+def context_method(context: Instance, name: str, args: Args) -> Value:
     """`ctx.save_for_backward` and `ctx.mark_dirty`."""
     if name == "save_for_backward":
         context.names["saved_tensors"] = Items(list(args), "tuple")
@@ -40,9 +40,7 @@ def context_method(context: Instance, name: str, args: list[Value]) -> Value:
     return NONE
 
 
-def _apply_function(
-    interpreter: Interpreter, cls: Class, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _apply_function(interpreter: Interpreter, cls: Class, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`MyFunction.apply(x)`: forward runs without grad; what it saves is kept by one node."""
     forward = cls.find("forward")
     if not isinstance(forward, Function):
@@ -74,8 +72,8 @@ def _run_forward(
     forward: Function,
     setup: Value | None,
     context: Instance,
-    args: list[Value],
-    keywords: dict[str, Value],
+    args: Args,
+    keywords: Keywords,
     node: ast.AST,
 ) -> Value:
     """With `setup_context` forward gets no `ctx`."""

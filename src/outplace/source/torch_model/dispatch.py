@@ -27,6 +27,7 @@ from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    Args,
     Choice,
     Class,
     Const,
@@ -34,6 +35,7 @@ from outplace.source.values import (
     Distribution,
     Instance,
     Items,
+    Keywords,
     Layer,
     Optimizer,
     Plain,
@@ -79,7 +81,7 @@ _FIELDS = {
 """The places that torch's functions give names to in what they return. (`U` and `L` are not at one place in all.)"""
 
 
-def _scaler_method(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:
+def _scaler_method(interpreter: Interpreter, name: str, args: Args, node: ast.AST) -> Value:
     """`scaler.scale(loss)` and `scaler.step(optimizer)`."""
     if name == "scale" and args and isinstance(args[0], Tensor):
         return run_op(interpreter, "mul", [args[0], PLAIN], {}, node, label="scale")
@@ -141,7 +143,7 @@ def _set_data(interpreter: Interpreter, tensor: Tensor, value: Value, node: ast.
 
 
 def method(
-    interpreter: Interpreter, receiver: Value, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value | None:
     """A method of a torch value; None where nothing is known of it."""
     if name == "__pull__":
@@ -174,7 +176,7 @@ def method(
 
 
 def _method_of_own_optimizer(
-    interpreter: Interpreter, made: Instance, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, made: Instance, name: str, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value | None:
     """What an optimizer of the project inherits from `torch.optim.Optimizer`."""
     if name == "__init_optimizer__":

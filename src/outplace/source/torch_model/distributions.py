@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from outplace.source.joins import options
 from outplace.source.torch_model.tensors import any_grad, fresh, node_of, tensors_in
-from outplace.source.values import UNKNOWN, Distribution, Tensor, Unknown, Value
+from outplace.source.values import UNKNOWN, Args, Distribution, Keywords, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -26,7 +26,7 @@ _DRAWN = {"sample", "sample_n"}
 _ATTRIBUTES = {"probs", "logits", "mean", "mode", "loc", "stddev", "variance", "scale"}
 
 
-def make_distribution(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+def make_distribution(name: str, args: Args, keywords: Keywords) -> Value:
     """`Normal(mean, std)`, `Independent(normal, 1)`; nothing is known of transforms and constraints."""
     short = name.rpartition(".")[2]
     if short == "Distribution" or not short[:1].isupper() or short.endswith(("Transform", "Constraint")):
@@ -49,9 +49,7 @@ def distribution_attribute(interpreter: Interpreter, holder: Distribution, name:
     return _of(interpreter, holder, name, [], node) if name in _ATTRIBUTES else None
 
 
-def distribution_method(
-    interpreter: Interpreter, holder: Distribution, name: str, args: list[Value], node: ast.AST
-) -> Value:
+def distribution_method(interpreter: Interpreter, holder: Distribution, name: str, args: Args, node: ast.AST) -> Value:
     """`log_prob`, `rsample`, `entropy` and the like."""
     if name in _DRAWN:
         return fresh(interpreter, False)
@@ -60,7 +58,7 @@ def distribution_method(
     return _of(interpreter, holder, name, args, node)
 
 
-def divergence(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def divergence(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`kl_divergence(p, q)`."""
     both = [option for value in (*args, *keywords.values()) for option in options(value)]
     known = [item for item in both if isinstance(item, Distribution)]
@@ -68,7 +66,7 @@ def divergence(interpreter: Interpreter, args: list[Value], keywords: dict[str, 
     return _linked(interpreter, parts, len(known) < 2 or any(item.unknown for item in known), "kl_divergence", node)
 
 
-def _of(interpreter: Interpreter, holder: Distribution, name: str, args: list[Value], node: ast.AST) -> Value:
+def _of(interpreter: Interpreter, holder: Distribution, name: str, args: Args, node: ast.AST) -> Value:
     if name in _OF_ALL:
         parts = [*holder.where, *holder.spread, *(tensor for value in args for tensor in tensors_in(value))]
     elif name in _OF_PLACE:

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from outplace.knowledge import ops
 from outplace.knowledge.traits import KINDS, always_kind, has, result_kind
 from outplace.source.torch_model.tensors import dtype_of
-from outplace.source.values import Const, Tensor, Torch, Unknown, Value
+from outplace.source.values import Args, Const, Keywords, Tensor, Torch, Unknown
 
 _OF_NUMBERS = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
-def of_result(op: ops.Op, inputs: list[Tensor], args: list[Value], keywords: dict[str, Value]) -> str | None:
+def of_result(op: ops.Op, inputs: list[Tensor], args: Args, keywords: Keywords) -> str | None:
     """The kind of what an operation gives."""
     fixed = always_kind(op.name)
     if fixed in ("bool", "int"):
@@ -23,9 +23,7 @@ def of_result(op: ops.Op, inputs: list[Tensor], args: list[Value], keywords: dic
     return _promoted(op, fixed, {tensor.dtype for tensor in inputs}, args, keywords)
 
 
-def _promoted(
-    op: ops.Op, fixed: str | None, kinds: set[str | None], args: list[Value], keywords: dict[str, Value]
-) -> str | None:
+def _promoted(op: ops.Op, fixed: str | None, kinds: set[str | None], args: Args, keywords: Keywords) -> str | None:
     """The kind that the arguments lead to. `kinds` are those of the tensors among them."""
     numbers = {type(value.value) for value in (*args, *keywords.values()) if isinstance(value, Const)}
     if fixed == "complex" or "complex" in kinds:
@@ -41,7 +39,7 @@ def _promoted(
     return _of_tensors(kinds)
 
 
-def _with_numbers(kinds: set[str | None], numbers: set[type], args: list[Value]) -> str | None:
+def _with_numbers(kinds: set[str | None], numbers: set[type], args: Args) -> str | None:
     """The kind that tensors and numbers are promoted to."""
     if float in numbers:
         return "float"
@@ -68,7 +66,7 @@ def _promotes(name: str) -> bool:
     return numbers_count and result_kind(name, "int") == "int" and result_kind(name, "float") == "float"
 
 
-def _of_integers(name: str, kinds: set[str | None], numbers: set[type], args: list[Value]) -> str | None:
+def _of_integers(name: str, kinds: set[str | None], numbers: set[type], args: Args) -> str | None:
     promotes = _promotes(name)
     if promotes and float in numbers:
         return "float"

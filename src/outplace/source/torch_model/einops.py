@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from outplace.source.heuristics import is_batch
 from outplace.source.torch_model.operations import run_op
-from outplace.source.values import UNKNOWN, Const, Items, Outside, Partial, Plain, Tensor, Value
+from outplace.source.values import UNKNOWN, Args, Const, Items, Keywords, Outside, Partial, Plain, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -21,9 +21,7 @@ _LAYERS = {"Rearrange": "rearrange", "Repeat": "repeat", "Reduce": "reduce", "Ei
 _REDUCTIONS = {"mean", "sum", "max", "min", "prod"}
 
 
-def call(
-    interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value | None:
+def call(interpreter: Interpreter, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """A call of something of einops, by its last name; None where nothing is known of it."""
     if name in _LAYERS:
         pattern = args[0] if args else keywords.get("pattern", UNKNOWN)
@@ -35,7 +33,7 @@ def call(
     return interpreter.each(args[0], lambda given: run(interpreter, [given, *args[1:]], keywords, node))
 
 
-def _pattern(args: list[Value], keywords: dict[str, Value]) -> tuple[Axes, Axes] | None:
+def _pattern(args: Args, keywords: Keywords) -> tuple[Axes, Axes] | None:
     argument = keywords.get("pattern", args[1] if len(args) > 1 else UNKNOWN)
     text = argument.value if isinstance(argument, Const) else None
     if not isinstance(text, str) or text.count("->") != 1:
@@ -48,7 +46,7 @@ def _axes(side: str) -> Axes:
     return [(group.split() if single == "" else [single]) for group, single in _PART.findall(side)]
 
 
-def _rearrange(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _rearrange(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """Splits, turns and joins dimensions: a view, unless dimensions are joined that do not lie side by side."""
     tensor, pattern = args[0], _pattern(args, keywords)
     if isinstance(tensor, Items):
@@ -101,7 +99,7 @@ def _is_one_to_one(joined: Axes, before: Axes) -> bool:
     return all(dimension in before for dimension in joined)
 
 
-def _repeat(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _repeat(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """New axes are expanded, which makes a view; where they are joined with others it is a copy."""
     tensor, pattern = args[0], _pattern(args, keywords)
     if not isinstance(tensor, Tensor):
@@ -125,7 +123,7 @@ def _repeat(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
     return expanded
 
 
-def _reduce(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _reduce(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     tensor = args[0]
     if not isinstance(tensor, Tensor):
         return UNKNOWN
@@ -139,11 +137,11 @@ def _reduce(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
     return result
 
 
-def _einsum(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _einsum(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`einops.einsum(a, b, "i j, j k -> i k")`: the pattern is the last."""
     return run_op(interpreter, "einsum", [args[-1], *args[:-1]], {}, node)
 
 
-def _pack(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _pack(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """Joins tensors: a copy, and the shapes they had."""
     return Items([run_op(interpreter, "cat", [args[0]], {}, node, label="pack"), Plain()], "tuple")

@@ -10,15 +10,13 @@ from outplace.knowledge.traits import factory_kind, has
 from outplace.source.torch_model import layouts, shapes
 from outplace.source.torch_model.arrays import check_taken_again
 from outplace.source.torch_model.tensors import dtype_of, flag, fresh
-from outplace.source.values import PLAIN, Const, Items, Plain, Tensor, Value
+from outplace.source.values import PLAIN, Args, Const, Items, Keywords, Plain, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
-def make_tensor(
-    interpreter: Interpreter, short: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def make_tensor(interpreter: Interpreter, short: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`torch.zeros(...)`, `torch.tensor(...)` and all others that make a tensor of sizes, numbers or data."""
     dtype = dtype_of(keywords) if "dtype" in keywords else _dtype(short, args)
     grad = flag(keywords.get("requires_grad"))
@@ -40,7 +38,7 @@ def make_tensor(
     return tensor
 
 
-def _shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.Shape | None:
+def _shape(short: str, args: Args, keywords: Keywords) -> shapes.Shape | None:
     if "size" in keywords and not (short.endswith("_like") and args and isinstance(args[0], Tensor)):
         return shapes.sizes([keywords["size"]])
     if not args:
@@ -62,7 +60,7 @@ def _shape(short: str, args: list[Value], keywords: dict[str, Value]) -> shapes.
     return _of_eye(args) if short == "eye" else _UNKNOWN_SIZES.get(short)
 
 
-def _of_eye(args: list[Value]) -> shapes.Shape:
+def _of_eye(args: Args) -> shapes.Shape:
     numbers = shapes.sizes(args[:2]) or (None,)
     return (numbers[0], numbers[-1])
 
@@ -72,7 +70,7 @@ _SIZES_AT = {"full": 0, "normal": 0, "randint": -1}
 _UNKNOWN_SIZES: dict[str, shapes.Shape] = {"arange": (None,), "randperm": (None,)}
 
 
-def _repeats(short: str, args: list[Value]) -> bool | None:
+def _repeats(short: str, args: Args) -> bool | None:
     """As an index: does it name a place twice?"""
     if args and (has(short, "from_data") or short == "LongTensor"):
         numbers = list(_constants(args[0]))
@@ -80,7 +78,7 @@ def _repeats(short: str, args: list[Value]) -> bool | None:
     return None if has(short, "random") and factory_kind(short) == "int" and short != "randperm" else False
 
 
-def _dtype(short: str, args: list[Value]) -> str | None:
+def _dtype(short: str, args: Args) -> str | None:
     if short == "full" and len(args) > 1 and isinstance(args[1], Const):
         return "float" if isinstance(args[1].value, float) else None
     if short == "arange":

@@ -34,10 +34,12 @@ from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    Args,
     Const,
     Function,
     GradMode,
     Items,
+    Keywords,
     Scaler,
     Tensor,
     Torch,
@@ -63,7 +65,7 @@ def torch_attribute(name: str) -> Value:
     return Torch(name)
 
 
-def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def call(interpreter: Interpreter, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """A call of a torch function or class."""
     if name.startswith("torch.ops.aten."):
         name = f"torch.{name.split('.')[3]}"
@@ -96,9 +98,7 @@ def call(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[
     return _function(interpreter, name, short, args, keywords, node)
 
 
-def _function(
-    interpreter: Interpreter, name: str, short: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _function(interpreter: Interpreter, name: str, short: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     out = keywords.get("out")
     if out is not None:
         _check_out(interpreter, out, args, node)
@@ -118,7 +118,7 @@ def _function(
     return out if out is not None else result
 
 
-def _argument(name: str, wanted: str, args: list[Value], keywords: dict[str, Value], default: Value) -> Value:
+def _argument(name: str, wanted: str, args: Args, keywords: Keywords, default: Value) -> Value:
     """An option of a function, given by keyword or by position."""
     if wanted in keywords:
         return keywords[wanted]
@@ -127,7 +127,7 @@ def _argument(name: str, wanted: str, args: list[Value], keywords: dict[str, Val
     return args[place] if place < len(args) else default
 
 
-def _foreach(interpreter: Interpreter, name: str, args: list[Value], node: ast.AST) -> Value:
+def _foreach(interpreter: Interpreter, name: str, args: Args, node: ast.AST) -> Value:
     """`torch._foreach_add_(tensors, others)`: the operation on each of them."""
     if not args or not isinstance(args[0], Items):
         return UNKNOWN
@@ -140,7 +140,7 @@ def _foreach(interpreter: Interpreter, name: str, args: list[Value], node: ast.A
     return Items(result)
 
 
-def _check_out(interpreter: Interpreter, out: Value, args: list[Value], node: ast.AST) -> None:
+def _check_out(interpreter: Interpreter, out: Value, args: Args, node: ast.AST) -> None:
     for target in tensors_in(out):
         grads = [requires_grad(tensor) for value in (out, *args) for tensor in tensors_in(value)]
         if True in grads and interpreter.grad == "on":
@@ -155,7 +155,7 @@ def _check_out(interpreter: Interpreter, out: Value, args: list[Value], node: as
 def _grad_mode(mode: str) -> Any:
     """`torch.no_grad()` and its kin; `no_grad(function)` decorates a function."""
 
-    def run(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    def run(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         if args and isinstance(args[0], Function):
             args[0].grad = mode
             return args[0]
@@ -164,26 +164,24 @@ def _grad_mode(mode: str) -> Any:
     return run
 
 
-def _set_grad_enabled(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _set_grad_enabled(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     known = contents.truth(args[0]) if args else None
     return GradMode("unknown" if known is None else "on" if known else "off")
 
 
-def _vector_to_parameters(
-    interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _vector_to_parameters(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """It gives each parameter other memory, unseen, as `p.data = part` does."""
     for tensor in tensors_in(args[1]) if len(args) > 1 else ():
         interpreter.tape.write(tensor, interpreter.place(node), "vector_to_parameters", tracked=False, moved=True)
     return NONE
 
 
-def _from_dlpack(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _from_dlpack(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """The same memory, with a version of its own."""
     return tensor_attribute(interpreter, args[0], "data", node) or UNKNOWN if isinstance(args[0], Tensor) else UNKNOWN
 
 
-def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _make_parameter(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     wanted = keywords.get("requires_grad", args[1] if len(args) > 1 else Const(True))
     grad = wanted.value if isinstance(wanted, Const) else None
     tensor = parameter(interpreter, grad)
@@ -196,20 +194,20 @@ def _make_parameter(interpreter: Interpreter, args: list[Value], keywords: dict[
     return tensor
 
 
-def _init(interpreter: Interpreter, args: list[Value], node: ast.AST, short: str) -> Value:
+def _init(interpreter: Interpreter, args: Args, node: ast.AST, short: str) -> Value:
     for tensor in tensors_in(args[0]) if args else ():
         interpreter.tape.write(tensor, interpreter.place(node), short)
     return args[0] if args else UNKNOWN
 
 
-def _autograd_backward(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _autograd_backward(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     roots = [root for tensor in tensors_in(args[0]) if (root := node_of(tensor)) is not None] if args else []
     inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
     interpreter.go_backward(roots, node, inputs)
     return NONE
 
 
-def _autograd_grad(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _autograd_grad(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     outputs = args[0] if args else keywords.get("outputs", UNKNOWN)
     wrt = args[1] if len(args) > 1 else keywords.get("inputs", UNKNOWN)
     roots = [root for tensor in tensors_in(outputs) if (root := node_of(tensor)) is not None]
@@ -231,7 +229,7 @@ def _autograd_grad(interpreter: Interpreter, args: list[Value], keywords: dict[s
 def _cat(name: str, shaped: bool = False) -> Any:
     """A new tensor of several; `shaped` where it is joined along the dimension that is asked for."""
 
-    def run(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    def run(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         parts = [tensor for value in args for tensor in tensors_in(value)]
         if not parts and any(isinstance(value, Unknown) for value in args):
             return UNKNOWN
@@ -254,7 +252,7 @@ def _cat(name: str, shaped: bool = False) -> Any:
     return run
 
 
-def _checkpoint(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _checkpoint(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     if not args:
         return UNKNOWN
     begin = interpreter.tape.tick()
@@ -270,7 +268,7 @@ def _checkpoint(interpreter: Interpreter, args: list[Value], keywords: dict[str,
     return result
 
 
-def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _meshgrid(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     grids: list[Value] = []
     for value in args[0].items if len(args) == 1 and isinstance(args[0], Items) else args:
         grid = fresh(interpreter, False, value.dtype if isinstance(value, Tensor) else None)
@@ -279,7 +277,7 @@ def _meshgrid(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     return Items(grids, "tuple")
 
 
-def _packed(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _packed(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`pack_padded_sequence`: a copy of what is there, in a PackedSequence."""
     result = _cat("packed")(interpreter, args[:1], {}, node)
     if isinstance(result, Tensor):
@@ -287,7 +285,7 @@ def _packed(interpreter: Interpreter, args: list[Value], keywords: dict[str, Val
     return result if isinstance(result, Value) else UNKNOWN
 
 
-def _sequence(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _sequence(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`PackedSequence(data, batch_sizes)`: the data itself, no copy."""
     data = args[0] if args else keywords.get("data", UNKNOWN)
     if not isinstance(data, Tensor):
@@ -297,18 +295,18 @@ def _sequence(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     return tensor
 
 
-def _unpacked(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _unpacked(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`pad_packed_sequence`: the sequence and its lengths."""
     whole = _cat("padded")(interpreter, args[:1], {}, node)
     return Items([whole, fresh(interpreter, False, "int")], "tuple")
 
 
-def _global_hook(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _global_hook(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     interpreter.global_hooks.extend(args[:1])
     return PLAIN
 
 
-def _clip_gradients(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _clip_gradients(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     clipped = list(tensors_in(args[0])) if args else []
     interpreter.note("clip", clipped, node, whole=bool(clipped))
     for tensor in clipped:
@@ -317,15 +315,15 @@ def _clip_gradients(interpreter: Interpreter, args: list[Value], keywords: dict[
     return fresh(interpreter, False)
 
 
-def _vmap(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _vmap(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     return transformed("vmap", args)
 
 
-def _sparse_mm(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _sparse_mm(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     return run_op(interpreter, "mm", args, keywords, node, label="sparse.mm")
 
 
-def _embedding(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _embedding(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """With `max_norm` it first shortens the rows it looks up, in place."""
     limit = keywords.get("max_norm", args[3] if len(args) > 3 else NONE)
     weight = args[1] if len(args) > 1 else keywords.get("weight")
@@ -335,11 +333,11 @@ def _embedding(interpreter: Interpreter, args: list[Value], keywords: dict[str, 
     return run_op(interpreter, "nn.functional.embedding", args[:2], plain, node, label="embedding")
 
 
-def _scaler(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _scaler(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     return Scaler()
 
 
-def _same(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _same(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     return args[0] if args else UNKNOWN
 
 

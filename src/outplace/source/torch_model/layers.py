@@ -12,7 +12,20 @@ from outplace.source.torch_model.op_calls import find_op
 from outplace.source.torch_model.operations import run_op
 from outplace.source.torch_model.parametrized import computed_weight, read_parameter
 from outplace.source.torch_model.tensors import fresh, node_of, parameter, requires_grad, tensors_in
-from outplace.source.values import UNKNOWN, Choice, Const, Dictionary, Instance, Items, Layer, Tensor, Unknown, Value
+from outplace.source.values import (
+    UNKNOWN,
+    Args,
+    Choice,
+    Const,
+    Dictionary,
+    Instance,
+    Items,
+    Keywords,
+    Layer,
+    Tensor,
+    Unknown,
+    Value,
+)
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -21,7 +34,7 @@ CONTAINERS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict
                "torch.nn.ParameterDict"}  # fmt: skip
 
 
-def make_layer(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+def make_layer(interpreter: Interpreter, name: str, args: Args, keywords: Keywords) -> Value:
     """`nn.Linear(...)` and its kin."""
     if name in CONTAINERS:
         layer = Layer(name, {})
@@ -39,7 +52,7 @@ def make_layer(interpreter: Interpreter, name: str, args: list[Value], keywords:
     return layer
 
 
-def _options(kind: str, args: list[Value], keywords: dict[str, Value]) -> dict[str, Any]:
+def _options(kind: str, args: Args, keywords: Keywords) -> dict[str, Any]:
     """The options of a module that are known: those given by name, the rate of dropout, and `inplace`."""
     found = {key: value.value for key, value in keywords.items() if isinstance(value, Const)}
     if idle_in_evaluation(kind):
@@ -75,12 +88,12 @@ _IN = ("in_features", "in_channels", "num_embeddings", "input_size")
 _OUT = ("out_features", "out_channels", "embedding_dim", "hidden_size")
 
 
-def _number(args: list[Value], keywords: dict[str, Value], place: int, names: tuple[str, ...]) -> int | None:
+def _number(args: Args, keywords: Keywords, place: int, names: tuple[str, ...]) -> int | None:
     argument = next((keywords[name] for name in names if name in keywords), args[place] if place < len(args) else None)
     return argument.value if isinstance(argument, Const) and type(argument.value) is int else None
 
 
-def fill_container(layer: Layer, args: list[Value]) -> None:
+def fill_container(layer: Layer, args: Args) -> None:
     """The children of Sequential, ModuleList and ModuleDict."""
     source: Value | None = args[0] if args else None
     if isinstance(source, Dictionary):
@@ -95,9 +108,7 @@ def fill_container(layer: Layer, args: list[Value]) -> None:
         layer.children[str(place)] = item
 
 
-def run_layer(
-    interpreter: Interpreter, layer: Layer, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def run_layer(interpreter: Interpreter, layer: Layer, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """Calls a module of torch.nn."""
     args = before_forward(interpreter, layer, args, node) if layer.pre_hooks else args
     if layer.kind == "torch.nn.Sequential":
@@ -132,7 +143,7 @@ def run_child(interpreter: Interpreter, child: Value, value: Value, node: ast.AS
 
 
 def _run_with_state(
-    interpreter: Interpreter, layer: Layer, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, layer: Layer, name: str, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value:
     """Runs the operation of a module, with its parameters as they are read now."""
     originals = layer.state
@@ -203,7 +214,7 @@ def _like(interpreter: Interpreter, tensor: Tensor) -> Tensor:
     return new_tensor
 
 
-def before_forward(interpreter: Interpreter, module: Layer | Instance, args: list[Value], node: ast.AST) -> list[Value]:
+def before_forward(interpreter: Interpreter, module: Layer | Instance, args: Args, node: ast.AST) -> list[Value]:
     """What a module's hooks make of its arguments."""
     for hook in module.pre_hooks:
         returned = interpreter.call(hook, [module, Items(list(args), "tuple")], {}, node)
@@ -214,9 +225,7 @@ def before_forward(interpreter: Interpreter, module: Layer | Instance, args: lis
     return args
 
 
-def after_forward(
-    interpreter: Interpreter, module: Layer | Instance, args: list[Value], value: Value, node: ast.AST
-) -> Value:
+def after_forward(interpreter: Interpreter, module: Layer | Instance, args: Args, value: Value, node: ast.AST) -> Value:
     """What a module's hooks make of its output."""
     for hook in (*interpreter.global_hooks, *module.forward_hooks):
         returned = interpreter.call(hook, [module, Items(list(args), "tuple"), value], {}, node)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from outplace.knowledge.by_hand import KERNEL_FAMILIES, TURNED_FAMILIES
 from outplace.knowledge.traits import has, only_reshapes
 from outplace.source.torch_model import regions, shapes
-from outplace.source.values import Const, Items, Plain, Tensor, Torch, Unknown, Value
+from outplace.source.values import Args, Const, Items, Keywords, Plain, Tensor, Torch, Unknown, Value
 
 
 def together(tensors: Iterable[Tensor]) -> bool | None:
@@ -20,7 +20,7 @@ def together(tensors: Iterable[Tensor]) -> bool | None:
     return False if False in packed else None if None in packed else True
 
 
-def of_new(name: str, args: list[Value], keywords: dict[str, Value]) -> bool | None:
+def of_new(name: str, args: Args, keywords: Keywords) -> bool | None:
     """How a new tensor lies: contiguous if made of sizes, like the tensor it was made of, unknown for arrays."""
     if has(name, "layout_by_kernel"):
         return None

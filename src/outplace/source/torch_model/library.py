@@ -12,11 +12,13 @@ from outplace.source.torch_model.tensors import fresh, tensors_in
 from outplace.source.values import (
     NONE,
     UNKNOWN,
+    Args,
     Const,
     Function,
     GradMode,
     Imported,
     Items,
+    Keywords,
     Namespace,
     Partial,
     Tensor,
@@ -56,9 +58,7 @@ def defines_operator(decorator: Value) -> bool:
     )
 
 
-def call(
-    interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value | None:
+def call(interpreter: Interpreter, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """A call of something of `torch.library` or `torch.ops`; None if nothing is known of it."""
     if name in DEFINING:
         return _define(interpreter, args, keywords)
@@ -89,7 +89,7 @@ def _known(interpreter: Interpreter, name: str) -> Operator | None:
     return None
 
 
-def _define(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+def _define(interpreter: Interpreter, args: Args, keywords: Keywords) -> Value | None:
     """`custom_op("mine::scale_", function, mutates_args={"x"})`; without the function, what decorates one."""
     name, function = (*args, UNKNOWN, UNKNOWN)[:2]
     written = _named(keywords.get("mutates_args", UNKNOWN))
@@ -121,7 +121,7 @@ def _named(value: Value) -> set[str] | None:
 _SCHEMA = re.compile(r"\s*([\w:]+)(?:\.\w+)?\s*\((.*)\)\s*->\s*(.*?)\s*", re.DOTALL)
 
 
-def _declare(interpreter: Interpreter, namespace: str, args: list[Value]) -> None:
+def _declare(interpreter: Interpreter, namespace: str, args: Args) -> None:
     """`library.define("scale_(Tensor(a!) x) -> ()")`,
     or `torch.library.define("mine::scale_", "(Tensor(a!) x) -> ()")`."""
     texts = [str(value.value) for value in args[:2] if isinstance(value, Const)]
@@ -137,9 +137,7 @@ def _declare(interpreter: Interpreter, namespace: str, args: list[Value]) -> Non
     interpreter.frame.module.operators[name] = Operator(name.split("::")[1], parameters, written, returns)
 
 
-def run_operator(
-    interpreter: Interpreter, operator: Operator, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def run_operator(interpreter: Interpreter, operator: Operator, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """The operator writes what it has declared, and its body is run for what PyTorch refuses there."""
     if operator.function is not None:
         storages: dict[Storage, Storage] = {}

@@ -12,11 +12,13 @@ from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
 from outplace.source.values import (
     NONE,
     UNKNOWN,
+    Args,
     Const,
     Dictionary,
     Function,
     Instance,
     Items,
+    Keywords,
     Tensor,
     Unknown,
     Value,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
-def make_loader(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def make_loader(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`DataLoader(dataset)`: goes through batches, of which none is that of the round before."""
     argument = args[0] if args else keywords.get("dataset", UNKNOWN)
     size, collate = keywords.get("batch_size", args[1] if len(args) > 1 else Const(1)), keywords.get("collate_fn", NONE)

@@ -25,7 +25,7 @@ from outplace.source.torch_model.tensors import (
     tensors_in,
 )
 from outplace.source.torch_model.writing import target_text
-from outplace.source.values import NONE, PLAIN, UNKNOWN, Const, Items, Plain, Tensor, Value
+from outplace.source.values import NONE, PLAIN, UNKNOWN, Args, Const, Items, Keywords, Plain, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -83,7 +83,7 @@ def is_tensor_method(name: str) -> bool:
 
 
 def tensor_method(
-    interpreter: Interpreter, tensor: Tensor, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, tensor: Tensor, name: str, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value:
     """A method of a tensor."""
     if method_has(name, "plain_method") and name not in _TENSOR_METHODS and not (name == "type" and (args or keywords)):
@@ -103,9 +103,7 @@ def tensor_method(
     return run_op(interpreter, name, [tensor, *args], keywords, node, method=True)
 
 
-def _clone(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _clone(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`x.clone()`: it is remembered whose copy it is."""
     if not tensor.known:
         return _unknown_method(interpreter, tensor, "clone", args, keywords, node)
@@ -115,9 +113,7 @@ def _clone(
     return result
 
 
-def _copy_into(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _copy_into(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`x.copy_(y)`."""
     if args:
         check_own_copy(interpreter, tensor, args[0])
@@ -127,7 +123,7 @@ def _copy_into(
     return result
 
 
-def _new_tensor(interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value]) -> Tensor:
+def _new_tensor(interpreter: Interpreter, name: str, args: Args, keywords: Keywords) -> Tensor:
     """`x.new_zeros(...)` and its kin."""
     tensor = fresh(interpreter, flag(keywords.get("requires_grad")), dtype_of(keywords), leaf=True)
     tensor.packed = True
@@ -152,9 +148,7 @@ def check_own_copy(interpreter: Interpreter, tensor: Tensor, source: Value) -> N
                     interpreter.tape.hits.append(Hit.silent(PARAMETERS_BY_REFERENCE, write, write.place, sure))
 
 
-def _set(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _set(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`x.set_(y)`: x lies in y's memory from now on, with a version of its own."""
     tensor.shape = None
     if args and isinstance(args[0], Tensor):
@@ -163,7 +157,7 @@ def _set(
 
 
 def _unknown_method(
-    interpreter: Interpreter, tensor: Tensor, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, tensor: Tensor, name: str, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value:
     """A method of a function's argument: a tensor if the op table knows the name."""
     if find_op(name) is None:
@@ -174,9 +168,7 @@ def _unknown_method(
     return result
 
 
-def _backward(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _backward(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     root = node_of(tensor)
     inputs = list(tensors_in(keywords["inputs"])) if "inputs" in keywords else None
     roots = [root] if root is not None else []
@@ -198,9 +190,7 @@ def _keep_graph(interpreter: Interpreter, root: Node, node: ast.AST) -> None:
             leaf.grad.node.inputs = [root]
 
 
-def detached(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def detached(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`x.detach()`: an alias outside the graph that shares memory and version."""
     alias = Tensor(tensor.storage, False, dtype=tensor.dtype, known=tensor.known)
     alias.view, alias.since = "detached", interpreter.tape.tick()
@@ -211,9 +201,7 @@ def detached(
     return alias
 
 
-def _detach_in_place(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _detach_in_place(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     if tensor.view not in (None, "detached"):
         interpreter.hit("autograd-state", node, tensor.certain and tensor.known, "detach_")
         return tensor
@@ -224,17 +212,13 @@ def _detach_in_place(
     return tensor
 
 
-def _requires_grad(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _requires_grad(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     wanted = args[0] if args else keywords.get("requires_grad", Const(True))
     set_requires_grad(interpreter, tensor, wanted.value if isinstance(wanted, Const) else None)
     return tensor
 
 
-def _register_hook(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _register_hook(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     if args:
         gradient = fresh(interpreter)
         gradient.gradient = HOOK_WRITES_GRADIENT, not tensor.leaf  # few branches share the gradient of a leaf
@@ -242,15 +226,11 @@ def _register_hook(
     return PLAIN
 
 
-def _numpy(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _numpy(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     return Plain(tensor.storage, sure=tensor.certain)
 
 
-def _converted(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _converted(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`.to()`, `.cuda()`, `.float()`: a copy, or the tensor itself."""
     dtype = next((found for value in (*args, *keywords.values()) if (found := dtype_of({"dtype": value}))), None)
     if dtype in ("int", "bool"):
@@ -258,9 +238,7 @@ def _converted(
     return _perhaps_same(interpreter, tensor, dtype)
 
 
-def _as_float(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _as_float(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     return _perhaps_same(interpreter, tensor, "float")
 
 
@@ -274,21 +252,15 @@ def _perhaps_same(interpreter: Interpreter, tensor: Tensor, dtype: str | None) -
     return same
 
 
-def _copied(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _copied(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     return run_op(interpreter, "clone", [tensor], {}, node)
 
 
-def _alias(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _alias(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     return run_op(interpreter, "view", [tensor], {}, node)
 
 
-def _size(
-    interpreter: Interpreter, tensor: Tensor, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _size(interpreter: Interpreter, tensor: Tensor, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     whole = shapes.as_value(tensor.shape)
     wanted = args[0] if args else keywords.get("dim")
     if wanted is None or not isinstance(whole, Items):

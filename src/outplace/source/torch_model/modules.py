@@ -30,6 +30,7 @@ from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    Args,
     Bound,
     Class,
     Const,
@@ -37,6 +38,7 @@ from outplace.source.values import (
     Function,
     Instance,
     Items,
+    Keywords,
     Layer,
     StateDict,
     Tensor,
@@ -48,9 +50,7 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
-def run_module(
-    interpreter: Interpreter, module: Instance, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def run_module(interpreter: Interpreter, module: Instance, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """Calls a module of the project: its forward, or that of the torch class it is built on."""
     forward, own = module.cls.find("forward"), module.names.get("forward")
     args = before_forward(interpreter, module, args, node) if module.pre_hooks else args
@@ -63,9 +63,7 @@ def run_module(
     return after_forward(interpreter, module, args, result, node)
 
 
-def _base_forward(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _base_forward(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """The forward of the torch class that a project class is built on."""
     if not isinstance(module, Instance):
         return UNKNOWN
@@ -189,7 +187,7 @@ def super_attribute(receiver: Value, base: str, name: str) -> Value:
     return Bound(name, receiver)
 
 
-def init_container(made: Instance, base: str, args: list[Value]) -> None:
+def init_container(made: Instance, base: str, args: Args) -> None:
     """A subclass of Sequential without an `__init__` of its own."""
     if base in CONTAINERS:
         layer = Layer(base, {})
@@ -197,7 +195,7 @@ def init_container(made: Instance, base: str, args: list[Value]) -> None:
         made.names.update(layer.children)
 
 
-def construct(cls: Class, base: str, args: list[Value], keywords: dict[str, Value]) -> Value | None:
+def construct(cls: Class, base: str, args: Args, keywords: Keywords) -> Value | None:
     """An object of a project class that torch treats in its own way: an optimizer that inherits its step."""
     if base.startswith("torch.optim.") and base != "torch.optim.Optimizer" and cls.find("step") is None:
         return make_optimizer(f"torch.optim.{cls.name}", args, keywords)
@@ -213,7 +211,7 @@ def own_state(interpreter: Interpreter, base: str) -> dict[str, Value]:
 
 
 def module_method(
-    interpreter: Interpreter, module: Value, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, module: Value, name: str, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value | None:
     """A method that nn.Module provides."""
     if not is_module(module):
@@ -260,9 +258,7 @@ def _named_modules(module: Value, prefix: str = "", seen: set[int] | None = None
     return found
 
 
-def _train(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _train(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     argument = args[0] if args else keywords.get("mode", Const(True))
     known = contents.truth(argument)
     if isinstance(module, Layer):
@@ -277,9 +273,7 @@ def _train(
     return module
 
 
-def _eval(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _eval(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     _set_training(interpreter, module, Const(False), node)
     return module
 
@@ -294,7 +288,7 @@ def _set_training(interpreter: Interpreter, module: Value, mode: Value, node: as
 
 
 def _module_requires_grad(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value:
     wanted = args[0] if args else Const(True)
     for tensor in parameters_of(module):
@@ -302,9 +296,7 @@ def _module_requires_grad(
     return module
 
 
-def _state_dict(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _state_dict(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     kept: dict[Any, Value] = {
         name: detached(interpreter, tensor, [], {}, node) for name, tensor in tensors_of(module).items()
     }
@@ -313,9 +305,7 @@ def _state_dict(
     return StateDict(kept, interpreter.tape.tick(), id(module))
 
 
-def _load_state_dict(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _load_state_dict(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     named = tensors_of(module)
     own = list(named.values())
     for tensor in own:
@@ -369,9 +359,7 @@ def _check_kept(interpreter: Interpreter, kept: Dictionary, own: list[Tensor]) -
                     interpreter.tape.hits.append(hit)
 
 
-def _register_buffer(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _register_buffer(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     if len(args) > 1 and isinstance(args[0], Const) and isinstance(module, Instance):
         interpreter.set_name(module.names, str(args[0].value), args[1])
         names = module.names.setdefault("__buffers__", Dictionary())
@@ -381,16 +369,14 @@ def _register_buffer(
 
 
 def _register_parameter(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value:
     if len(args) > 1 and isinstance(args[0], Const) and isinstance(module, Instance):
         interpreter.set_name(module.names, str(args[0].value), args[1])
     return NONE
 
 
-def _add_module(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _add_module(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`add_module(name, child)`; under a name that is not known, a container still runs it at its place."""
     if len(args) < 2:
         args = [*args, *keywords.values()]
@@ -403,9 +389,7 @@ def _add_module(
     return NONE
 
 
-def _hook(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _hook(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     if isinstance(module, (Instance, Layer)):
         module.hooked = True
     if args and isinstance(args[0], (Function, Bound)):
@@ -416,33 +400,25 @@ def _hook(
     return PLAIN
 
 
-def _forward_hook(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _forward_hook(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     if isinstance(module, (Instance, Layer)) and args:
         module.forward_hooks.append(args[0])
     return PLAIN
 
 
-def _forward_pre_hook(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _forward_pre_hook(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     if isinstance(module, (Instance, Layer)) and args:
         module.pre_hooks.append(args[0])
     return PLAIN
 
 
-def _init_container(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _init_container(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     if isinstance(module, Instance):
         init_container(module, module.cls.torch_base() or "", args)
     return NONE
 
 
-def _append(
-    interpreter: Interpreter, module: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
-) -> Value:
+def _append(interpreter: Interpreter, module: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     holder = module.children if isinstance(module, Layer) else module.names if isinstance(module, Instance) else {}
     items = args[-1:] if args else []
     if isinstance(items[0] if items else None, Items):

@@ -11,7 +11,7 @@ from outplace.knowledge import ops
 from outplace.knowledge.ops import Arg
 from outplace.knowledge.traits import shape_only
 from outplace.source.torch_model.tensors import any_grad, as_argument, tensors_in
-from outplace.source.values import Layer, Tensor, Value
+from outplace.source.values import Args, Keywords, Layer, Tensor, Value
 
 
 @cache
@@ -28,8 +28,8 @@ class OpCall:
     def __init__(
         self,
         op: ops.Op,
-        args: list[Value],
-        keywords: dict[str, Value],
+        args: Args,
+        keywords: Keywords,
         node: ast.AST,
         label: str,
         layer: Layer | None,

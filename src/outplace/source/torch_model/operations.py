@@ -16,7 +16,7 @@ from outplace.source.torch_model.results import new_results
 from outplace.source.torch_model.saving import record, result_grad, saved_result
 from outplace.source.torch_model.tensors import any_grad, fresh, refresh, requires_grad
 from outplace.source.torch_model.writing import check_kept_gradient, check_overlap, check_write, rebase, target_text
-from outplace.source.values import UNKNOWN, Choice, Items, Layer, Plain, Tensor, Unknown, Value
+from outplace.source.values import UNKNOWN, Args, Choice, Items, Keywords, Layer, Plain, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def run_op(
     interpreter: Interpreter,
     name: str,
-    args: list[Value],
-    keywords: dict[str, Value],
+    args: Args,
+    keywords: Keywords,
     node: ast.AST,
     *,
     method: bool = False,
@@ -123,7 +123,7 @@ def _write(interpreter: Interpreter, call: OpCall, target: Tensor) -> Value:
     return target
 
 
-def _unmeasured(interpreter: Interpreter, op: ops.Op | None, args: list[Value], node: ast.AST) -> Value:
+def _unmeasured(interpreter: Interpreter, op: ops.Op | None, args: Args, node: ast.AST) -> Value:
     if op is not None and op.writes and args and isinstance(args[0], Tensor):
         check_write(interpreter, args[0], node, op.name, [])
         interpreter.tape.write(args[0], interpreter.place(node), op.name)
@@ -167,9 +167,7 @@ def _binary(interpreter: Interpreter, op: ast.operator, left: Value, right: Valu
     return run_op(interpreter, turned, [right, left], {}, node)
 
 
-def reduced(
-    interpreter: Interpreter, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST, method: bool
-) -> Value:
+def reduced(interpreter: Interpreter, name: str, args: Args, keywords: Keywords, node: ast.AST, method: bool) -> Value:
     """`max`, `min`, `sort`, `topk`: values and indices where a dim is given, else values alone."""
     result = run_op(interpreter, name, args, keywords, node, method=method)
     with_dim = "dim" in keywords or has(name, "gives_indices")

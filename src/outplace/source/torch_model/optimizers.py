@@ -17,10 +17,12 @@ from outplace.source.values import (
     NONE,
     PLAIN,
     UNKNOWN,
+    Args,
     Const,
     Dictionary,
     Function,
     Items,
+    Keywords,
     Layer,
     Optimizer,
     Replaced,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
-def make_optimizer(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+def make_optimizer(name: str, args: Args, keywords: Keywords) -> Value:
     """An optimizer and the parameters it was given."""
     if ".lr_scheduler." in name or "swa_utils" in name:
         return PLAIN
@@ -42,7 +44,7 @@ def make_optimizer(name: str, args: list[Value], keywords: dict[str, Value]) -> 
     return Optimizer(kind, _held(source), _is_whole(source), _has_momenta(kind, args, keywords))
 
 
-def _has_momenta(kind: str, args: list[Value], keywords: dict[str, Value]) -> bool:
+def _has_momenta(kind: str, args: Args, keywords: Keywords) -> bool:
     """Does it keep tensors from step to step? SGD does so only with a momentum."""
     momentum = args[2] if len(args) > 2 else keywords.get("momentum", Const(0))
     return kind != "SGD" or not (isinstance(momentum, Const) and not momentum.value)
@@ -80,8 +82,8 @@ def optimizer_method(
     interpreter: Interpreter,
     optimizer: Optimizer,
     name: str,
-    args: list[Value],
-    keywords: dict[str, Value],
+    args: Args,
+    keywords: Keywords,
     node: ast.AST,
 ) -> Value:
     """A method of an optimizer; `step` writes its parameters."""
@@ -204,7 +206,7 @@ def note_replaced(interpreter: Interpreter, old: Value | None, new: Value, node:
 
 
 def forget_gradients(
-    interpreter: Interpreter, parameters: list[Tensor], args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, parameters: list[Tensor], args: Args, keywords: Keywords, node: ast.AST
 ) -> None:
     """`zero_grad()`: gradients are gone, unless they are only set to zero, in place."""
     to_none = args[0] if args else keywords.get("set_to_none", Const(True))

@@ -10,13 +10,13 @@ from outplace.knowledge.written import attribute_of
 from outplace.source.graph import Node, Save, compatible
 from outplace.source.joins import options
 from outplace.source.torch_model.tensors import fresh, requires_grad, tensors_in
-from outplace.source.values import UNKNOWN, Const, Layer, Tensor, Value
+from outplace.source.values import UNKNOWN, Args, Const, Keywords, Layer, Tensor, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 
-def normalize(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def normalize(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`weight_norm(layer)` and the like: the weight is computed in each forward, and at each reading."""
     name = args[1] if len(args) > 1 else keywords.get("name", Const("weight"))
     for layer in options(args[0]) if args else ():
@@ -25,7 +25,7 @@ def normalize(interpreter: Interpreter, args: list[Value], keywords: dict[str, V
     return normalize_in_place(interpreter, args, keywords, node)
 
 
-def normalize_in_place(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def normalize_in_place(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`torch.nn.utils.spectral_norm(layer)`: up to the first forward its weight lies in the memory of the parameter."""
     for layer in options(args[0]) if args else ():
         if isinstance(layer, Layer):
@@ -33,7 +33,7 @@ def normalize_in_place(interpreter: Interpreter, args: list[Value], keywords: di
     return args[0] if args else UNKNOWN
 
 
-def register(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def register(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`parametrize.register_parametrization(layer, "weight", module)`."""
     arguments = dict(zip(("module", "tensor_name", "parametrization"), args, strict=False)) | keywords
     name, parametrization = arguments.get("tensor_name"), arguments.get("parametrization")
@@ -49,7 +49,7 @@ def register(interpreter: Interpreter, args: list[Value], keywords: dict[str, Va
     return arguments.get("module", UNKNOWN)
 
 
-def remove(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def remove(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`remove_weight_norm(layer)`, `remove_parametrizations(layer, "weight")`: a parameter again."""
     for layer in options(args[0]) if args else ():
         if isinstance(layer, Layer):

@@ -8,14 +8,25 @@ from collections.abc import Callable, Sequence
 
 from outplace.knowledge.ops import lookup
 from outplace.knowledge.traits import has, shape_only, traits_of
-from outplace.source.values import PLAIN, SEVERAL, Bound, Const, Items, Layer, Plain, Tensor, Unknown, Value
+from outplace.source.values import (
+    PLAIN,
+    SEVERAL,
+    Args,
+    Bound,
+    Const,
+    Items,
+    Keywords,
+    Layer,
+    Plain,
+    Tensor,
+    Unknown,
+    Value,
+)
 
 Shape = tuple[int | None, ...]
-Arguments = list[Value]
-Keywords = dict[str, Value]
 
 
-def result_shape(name: str, args: Arguments, keywords: Keywords, layer: Layer | None) -> Shape | None:
+def result_shape(name: str, args: Args, keywords: Keywords, layer: Layer | None) -> Shape | None:
     """The shape of what an operation of the op table gives; None where it is not known."""
     traits = traits_of(name)
     first = next((value for value in args if isinstance(value, Tensor)), None)
@@ -30,7 +41,7 @@ def result_shape(name: str, args: Arguments, keywords: Keywords, layer: Layer | 
     return _by_rule(name, first.shape, args, keywords) if first.shape is not None else None
 
 
-def _by_rule(name: str, shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _by_rule(name: str, shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     """What an operation makes of the shape of its first tensor."""
     traits = traits_of(name)
     if "keeps_shape" in traits:
@@ -155,7 +166,7 @@ def takes_sizes(function: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and has(function.attr, "variadic")
 
 
-def sizes(args: Arguments) -> Shape | None:
+def sizes(args: Args) -> Shape | None:
     """A shape given as numbers or as one tuple of them."""
     if SEVERAL in args:
         return None
@@ -176,7 +187,7 @@ def of_literal(value: Value) -> Shape | None:
     return None
 
 
-def _option(args: Arguments, keywords: Keywords, place: int, name: str) -> Value | None:
+def _option(args: Args, keywords: Keywords, place: int, name: str) -> Value | None:
     return keywords.get(name, args[place] if place < len(args) else None)
 
 
@@ -185,7 +196,7 @@ def _axis(value: Value | None, rank: int) -> int | None:
     return None if number is None or not -rank <= number < rank else number % rank
 
 
-def _reduced(shape: Shape, name: str, args: Arguments, keywords: Keywords) -> Shape | None:
+def _reduced(shape: Shape, name: str, args: Args, keywords: Keywords) -> Shape | None:
     op = lookup(name)
     order = (op.params if op is not None else ()) or ("input", "dim", "keepdim")
     places = {word: place for place, names in enumerate(order) for word in names.split("|")}
@@ -220,7 +231,7 @@ def _module(name: str, shape: Shape | None, layer: Layer) -> Shape | None:
     return (shape[0], None) if short == "Flatten" and shape else None
 
 
-def _view(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _view(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     wanted = sizes(args[1:]) if len(args) > 1 else None
     if wanted is None:
         return None
@@ -238,7 +249,7 @@ def product(numbers: Sequence[int | None]) -> int:
     return result
 
 
-def _expand(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _expand(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     wanted = sizes(args[1:]) if len(args) > 1 else None
     if wanted is None or len(wanted) < len(shape):
         return None
@@ -246,17 +257,17 @@ def _expand(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     return tuple(old if new == -1 else new for old, new in zip(padded, wanted, strict=True))
 
 
-def _like_other(args: Arguments) -> Shape | None:
+def _like_other(args: Args) -> Shape | None:
     other = args[1] if len(args) > 1 else None
     return other.shape if isinstance(other, Tensor) else None
 
 
-def _unsqueeze(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _unsqueeze(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     axis = _axis(_option(args, keywords, 1, "dim"), len(shape) + 1)
     return None if axis is None else (*shape[:axis], 1, *shape[axis:])
 
 
-def _squeeze(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _squeeze(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     dim = _option(args, keywords, 1, "dim")
     if dim is None:
         return None if None in shape else tuple(size for size in shape if size != 1)
@@ -266,7 +277,7 @@ def _squeeze(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     return shape if shape[axis] != 1 else (*shape[:axis], *shape[axis + 1 :])
 
 
-def _transpose(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _transpose(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     one = _axis(_option(args, keywords, 1, "dim0"), len(shape))
     two = _axis(_option(args, keywords, 2, "dim1"), len(shape))
     if one is None or two is None:
@@ -276,7 +287,7 @@ def _transpose(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | Non
     return tuple(dims)
 
 
-def _permute(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _permute(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     order = sizes(args[1:])
     if (
         order is None
@@ -287,15 +298,15 @@ def _permute(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     return tuple(shape[place] for place in order if place is not None)
 
 
-def _turn(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _turn(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     return tuple(reversed(shape)) if len(shape) < 3 else None
 
 
-def _turn_last(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _turn_last(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     return (*shape[:-2], shape[-1], shape[-2]) if len(shape) > 1 else None
 
 
-def _flatten(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _flatten(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     start = _axis(_option(args, keywords, 1, "start_dim") or Const(0), len(shape))
     end = _axis(_option(args, keywords, 2, "end_dim") or Const(-1), len(shape))
     if start is None or end is None:
@@ -304,7 +315,7 @@ def _flatten(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     return (*shape[:start], None if None in middle else product(middle), *shape[end + 1 :])
 
 
-def _matmul(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _matmul(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     other = args[1].shape if len(args) > 1 and isinstance(args[1], Tensor) else None
     if other is None or not shape or not other:
         return None
@@ -316,48 +327,48 @@ def _matmul(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     return None if batch is None else (*batch, shape[-2], other[-1])
 
 
-def _linear(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _linear(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     weight = args[1] if len(args) > 1 else None
     out = weight.shape[0] if isinstance(weight, Tensor) and weight.shape else None
     return (*shape[:-1], out) if shape else None
 
 
-def _narrow(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _narrow(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     axis, length = _axis(_option(args, keywords, 1, "dim"), len(shape)), _option(args, keywords, 3, "length")
     return None if axis is None else (*shape[:axis], _integer(length), *shape[axis + 1 :])
 
 
-def _like_last(args: Arguments, keywords: Keywords) -> Shape | None:
+def _like_last(args: Args, keywords: Keywords) -> Shape | None:
     index = _option(args, keywords, 2, "index")
     return index.shape if isinstance(index, Tensor) else None
 
 
-def _index_select(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _index_select(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     axis, index = _axis(_option(args, keywords, 1, "dim"), len(shape)), _option(args, keywords, 2, "index")
     count = index.shape[0] if isinstance(index, Tensor) and index.shape else None
     return None if axis is None else (*shape[:axis], count, *shape[axis + 1 :])
 
 
-def _diag(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _diag(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     size = shape[0] if shape and len(args) == 1 and not keywords else None
     return (size, size) if len(shape) == 1 else (None,) if len(shape) == 2 else None
 
 
-def _one_hot(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _one_hot(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     return (*shape, _integer(_option(args, keywords, 1, "num_classes")))
 
 
-def _solve(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _solve(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     """One matrix: what solves the equations lies like their right side."""
     return _like_other(args) if len(shape) == 2 and not keywords.keys() & {"left"} else None
 
 
-def _outer(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _outer(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     other = _like_other(args)
     return (*shape, *other) if other is not None else None
 
 
-def _einsum(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
+def _einsum(shape: Shape, args: Args, keywords: Keywords) -> Shape | None:
     text = args[0].value if isinstance(args[0], Const) else None
     if not isinstance(text, str) or "->" not in text or "." in text:
         return None
@@ -369,7 +380,7 @@ def _einsum(shape: Shape, args: Arguments, keywords: Keywords) -> Shape | None:
     return tuple(sizes_of.get(letter) for letter in output)
 
 
-_RULES: dict[str, Callable[[Shape, Arguments, Keywords], Shape | None]] = {
+_RULES: dict[str, Callable[[Shape, Args, Keywords], Shape | None]] = {
     "view": _view, "reshape": _view, "expand": _expand, "unsqueeze": _unsqueeze, "squeeze": _squeeze,
     "transpose": _transpose, "swapaxes": _transpose, "permute": _permute, "t": _turn, "flatten": _flatten,
     "matmul": _matmul, "mm": _matmul, "bmm": _matmul, "mv": _matmul, "linear": _linear, "narrow": _narrow,
@@ -424,7 +435,7 @@ def _slice_length(size: int | None, index: slice) -> int | None:
         return None
 
 
-def parts_shape(shape: Shape | None, name: str, args: Arguments, keywords: Keywords) -> Shape | None:
+def parts_shape(shape: Shape | None, name: str, args: Args, keywords: Keywords) -> Shape | None:
     """The shape of each part of unbind, chunk or split."""
     if shape is None or not shape:
         return None
@@ -443,7 +454,7 @@ def parts_shape(shape: Shape | None, name: str, args: Arguments, keywords: Keywo
     return (*shape[:axis], length, *shape[axis + 1 :])
 
 
-def joined(name: str, parts: list[Tensor], args: Arguments, keywords: Keywords) -> Shape | None:
+def joined(name: str, parts: list[Tensor], args: Args, keywords: Keywords) -> Shape | None:
     """The shape of `cat` and `stack`, where the number of parts is known."""
     shape = parts[0].shape if parts else None
     exact = bool(args) and isinstance(args[0], Items) and args[0].rest is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from outplace.knowledge.ops import Arg
 from outplace.source.graph import Family, Node, Storage
 from outplace.source.joins import options
-from outplace.source.values import Bound, Const, Dictionary, Items, Plain, Tensor, Torch, Value
+from outplace.source.values import Bound, Const, Dictionary, Items, Keywords, Plain, Tensor, Torch, Value
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -138,7 +138,7 @@ def flag(value: Value | None) -> bool | None:
     return bool(value.value) if isinstance(value, Const) else None
 
 
-def dtype_of(keywords: dict[str, Value]) -> str | None:
+def dtype_of(keywords: Keywords) -> str | None:
     """The kind of dtype that a call asks for."""
     value = keywords.get("dtype")
     if isinstance(value, Torch):

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 
 from outplace.source.torch_model.modules import children_of
 from outplace.source.torch_model.tensors import fresh, node_of, tensors_in
-from outplace.source.values import NONE, UNKNOWN, Bound, Dictionary, Instance, Items, Layer, Tensor, Value
+from outplace.source.values import (
+    NONE,
+    UNKNOWN,
+    Args,
+    Bound,
+    Dictionary,
+    Instance,
+    Items,
+    Keywords,
+    Layer,
+    Tensor,
+    Value,
+)
 
 if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
@@ -16,13 +28,13 @@ if TYPE_CHECKING:
 DIFFERENTIATING = {"grad", "value_and_grad", "grad_and_value", "jacrev", "jacfwd", "hessian", "vmap"}
 
 
-def transformed(name: str, args: list[Value]) -> Value:
+def transformed(name: str, args: Args) -> Value:
     """`torch.func.grad(f)` and its kin: a function that is run when it is called."""
     return Bound(f"__{name}__", args[0]) if args else UNKNOWN
 
 
 def run_transformed(
-    interpreter: Interpreter, name: str, function: Value, args: list[Value], keywords: dict[str, Value], node: ast.AST
+    interpreter: Interpreter, name: str, function: Value, args: Args, keywords: Keywords, node: ast.AST
 ) -> Value:
     """Runs the function, on a first argument that requires grad, and goes backward."""
     if name == "vmap":
@@ -48,7 +60,7 @@ def _one_of(value: Value) -> Value:
     return value
 
 
-def vjp(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def vjp(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`torch.func.vjp(f, x)`: what f gives, and a function that goes backward."""
     if not args:
         return UNKNOWN
@@ -62,7 +74,7 @@ def pull(interpreter: Interpreter, made: Value) -> Value:
     return Items([fresh(interpreter, None, "float")], "tuple")
 
 
-def differentiated(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def differentiated(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`torch.autograd.functional.jacobian(f, x)` and its kin, which go backward before they return."""
     if len(args) < 2:
         return UNKNOWN
@@ -85,7 +97,7 @@ def _tracked(interpreter: Interpreter, value: Value) -> Value:
     return value
 
 
-def functional_call(interpreter: Interpreter, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def functional_call(interpreter: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value:
     """`torch.func.functional_call(module, parameters, args)`: the module with other parameters for the while."""
     if len(args) < 2:
         return UNKNOWN
