@@ -329,13 +329,8 @@ class Hypothesis(Interpreter):
         runs = isinstance(function, Function | Instance | Partial) or (
             isinstance(function, Bound) and (isinstance(function.function, Function) or not _is_tensor(function))
         )
-        if (
-            self.left
-            and not self._asleep
-            and not runs
-            and not (isinstance(function, Outside) and function.name in _ASKED_ABOUT)
-            and not calls.asks_for_shape(function)
-        ):
+        asks = isinstance(function, Outside) and function.name in _ASKED_ABOUT
+        if self.left and not self._asleep and not (runs or asks or calls.asks_for_shape(function)):
             for value in arguments:
                 self._look(value, node, deep=True)
         result = calls.call(self, function, args, keywords, node)

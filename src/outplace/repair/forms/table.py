@@ -70,20 +70,22 @@ def as_lists(files: Files, code: Code, writes: Iterable[ast.stmt]) -> Stacked | 
     loop = next(iter(loops.values()), None)
     if len(loops) != 1 or not isinstance(loop, ast.For) or loop.orelse or not whole_lines(code, loop):
         return None
-    if len(code.lines) <= (loop.end_lineno or 0):
-        return None  # no line follows
+    if len(code.lines) == loop.end_lineno:  # no line follows
+        return None
     tables = [table for name in sorted(written) if (table := _Reader(files, code, loop, name).table()) is not None]
     if not tables:
         return None
     stacks = [_stack(code, item) for item in tables if read_later(code, loop, item.name)]
     checks = [_check(item) for item in tables]
     inside = [*code.importing("torch"), *(edit for item in tables for edit in item.edits)]
-    start = code.offset((loop.end_lineno or loop.lineno) + 1, 0)
-    plain, checking = (
-        Edit(start, start, "".join(f"{code.indent(loop)}{line}\n" for line in lines))
-        for lines in (stacks, [*checks, *stacks])
-    )
+    plain, checking = _behind(code, loop, stacks), _behind(code, loop, [*checks, *stacks])
     return Stacked(tuple(item.name for item in tables), (*inside, plain), (*inside, checking))
+
+
+def _behind(code: Code, loop: ast.For, lines: list[str]) -> Edit:
+    """Lines before the line that follows a loop: other edits may end at the end of the loop."""
+    start = code.offset((loop.end_lineno or loop.lineno) + 1, 0)
+    return Edit(start, start, "".join(f"{code.indent(loop)}{text}\n" for text in lines))
 
 
 def _stack(code: Code, table: _Table) -> str:
