@@ -9,7 +9,7 @@ from outplace.knowledge._table import table
 from outplace.knowledge.ops import lookup
 from outplace.source.graph import Storage
 from outplace.source.torch_model import layouts
-from outplace.source.values import Tensor
+from outplace.source.values import Const, Tensor
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("numpy", reason="torch's op database needs numpy")
@@ -143,3 +143,23 @@ def test_what_only_splits_is_a_view_however_it_lies(old):
     assert any(layouts.only_splits(old, shape) for shape in shapes)
     joined = (size, 1, 1)
     assert layouts.only_splits(old, joined) is (old.count(1) == len(old) - 1)
+
+
+PRODUCTS = {
+    "bhid,bhjd->bhij": ((2, 3, 4, 5), (2, 3, 6, 5)),
+    "bhij,bhjd->bhid": ((2, 3, 4, 5), (2, 3, 5, 6)),
+    "bhij,hg->bgij": ((2, 3, 4, 5), (3, 6)),
+    "nqhd,nkhd->nhqk": ((2, 3, 4, 5), (2, 6, 4, 5)),
+    "nhqk,nkhd->nqhd": ((2, 4, 3, 6), (2, 6, 4, 5)),
+    "bij,jk->bik": ((2, 3, 4), (4, 5)),
+    "ij,bjk->bik": ((2, 3), (4, 3, 5)),
+    "bij,bj->bij": ((2, 3, 4), (2, 4)),
+    "i,j->ij": ((3,), (4,)),
+}
+
+
+@pytest.mark.parametrize("pattern", PRODUCTS)
+def test_einsum_turns_its_product(pattern):
+    first, second = PRODUCTS[pattern]
+    turned = not torch.einsum(pattern, torch.rand(first), torch.rand(second)).is_contiguous()
+    assert layouts.is_turned_product("einsum", [Const(pattern)]) == turned

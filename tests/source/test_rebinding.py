@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 
+from outplace.source import write_questions
 from outplace.source.facts import Question, WriteFacts
 from outplace.source.write_questions import Inquiry
 
@@ -100,3 +101,73 @@ def test_what_is_known_beside_that():
 def test_a_parameter_is_its_modules():
     found = facts(BEGINNING + "x = nn.Linear(3, 3).weight\nwith torch.no_grad():\n    x += 1  # here\nprint(x)")
     assert found.held and (found.parameter, found.leaf, found.requires_grad) == ("yes", "yes", "yes")
+
+
+THROUGH_UNKNOWN = """
+class Gate(nn.Module):
+    def __init__(self, width, activation):
+        super().__init__()
+        self.pool, self.activation = nn.AdaptiveAvgPool2d(1), activation()
+    def gate(self, x):
+        return self.activation({given})
+    def forward(self, x):
+        g = self.gate(x)
+        x += 1  # here
+        return g * x
+"""
+
+
+@pytest.mark.parametrize(("given", "read"), [("self.pool(x)", False), ("x", True)])
+def test_what_an_unknown_layer_may_return(given, read):
+    """A layer that is not known may return its own input; that of the pool is no memory of x."""
+    known = facts(BEGINNING + THROUGH_UNKNOWN.format(given=given))
+    assert known.reached
+    assert any("g" in one.text for one in known.reads) == read
+
+
+BUILDERS = "\n".join(f"def make_{n}():\n    return Net({n})" for n in range(30))
+PACKAGE = f"""
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.a, self.b = nn.Linear(width, width), nn.Linear(width, width)
+    def forward(self, x):
+        y = self.a(x)
+        x += 1  # here
+        z = self.b(y)
+        y += 1  # there
+        return z + x + y
+{BUILDERS}
+def train(net):
+    w = torch.ones(2, 3)
+    net = Net(3)
+    print(net(w), w)
+"""
+
+
+def test_a_second_question_runs_only_what_leads_to_the_statement(monkeypatch):
+    source, ran = BEGINNING + PACKAGE, []
+    run_alone = write_questions._run_alone
+
+    def noting(run, module, function, *rest):
+        ran.append(function.node.name)
+        return run_alone(run, module, function, *rest)
+
+    monkeypatch.setattr(write_questions, "_run_alone", noting)
+    inquiry = Inquiry({"a.py": source})
+
+    def ask(word, holder):
+        return inquiry.ask(Question("a.py", line_of(source, word), 8, holder))
+
+    first = ask("# here", "x")
+    assert {"train", "make_0", "make_29"} <= set(ran)
+    assert first.may_rebind == "no"  # `train` prints w
+    ran.clear()
+    second = ask("# there", "y")
+    assert ran == ["train"]
+    assert second.reached
+    assert second == Inquiry({"a.py": source}).ask(Question("a.py", line_of(source, "# there"), 8, "y"))
+
+
+def line_of(source: str, word: str) -> int:
+    return next(n for n, text in enumerate(source.split("\n"), 1) if word in text)

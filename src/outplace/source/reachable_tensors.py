@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from outplace.source import torch_model
 from outplace.source.graph import Storage
@@ -41,15 +41,21 @@ def storages_in(value: Value) -> Iterator[Storage]:
 
 def reachable(name: str, value: Value) -> Iterator[tuple[str, Tensor]]:
     """All tensors that can be got from a value, each with the last name on the way."""
-    seen: set[int] = set()
-    stack = [(name, value)]
+    return reachable_from([(name, value)])
+
+
+def reachable_from(named: Iterable[tuple[str, Value]]) -> Iterator[tuple[str, Tensor]]:
+    """All tensors that can be got from several values, each with the last name on every way to it."""
+    seen: set[tuple[int, str]] = set()
+    stack = list(named)[::-1]
     while stack:
         name, one = stack.pop()
         if isinstance(one, Tensor):
             yield name, one
-        if id(one) in seen:
+        has_own_names = isinstance(one, Instance | Function)
+        if (key := (id(one), "" if has_own_names else name)) in seen:
             continue
-        seen.add(id(one))
+        seen.add(key)
         if isinstance(one, Instance):
             stack += [(f".{attribute}", item) for attribute, item in one.names.items()]
         elif isinstance(one, Function):

@@ -22,7 +22,7 @@ from outplace.source.interpreter import Interpreter, Numbers
 from outplace.source.joins import options, with_paths
 from outplace.source.left_behind import LeftBehind, copy_of, is_buffer, is_fixed, is_parameter
 from outplace.source.project import Project
-from outplace.source.reachable_tensors import reachable, storages_in
+from outplace.source.reachable_tensors import reachable, reachable_from, storages_in
 from outplace.source.sources import Sources, written_value
 from outplace.source.torch_model.modules import is_module
 from outplace.source.torch_model.tensors import requires_grad
@@ -74,6 +74,8 @@ class Hypothesis(Interpreter):
         self._depth = 0
         self._tainted: dict[ast.AST, frozenset[Storage]] = {}
         self._asleep = False
+        self._traced: ast.AST | None = None
+        """The last call of a function of the project whose unknown result is known to lie in certain memory."""
         self._indexed: list[ast.expr | None] = []
         """Of each expression that is being evaluated: what it takes a part of."""
         self._whole: Value = UNKNOWN
@@ -228,7 +230,8 @@ class Hypothesis(Interpreter):
         value = super().eval(node)
         self._indexed.pop()
         own, self._operands, self._depth = self._operands, outer, depth
-        if isinstance(value, Unknown) and not own <= value.of and not isinstance(node, ast.Compare):
+        is_traced = isinstance(node, ast.Compare) or node is self._traced
+        if isinstance(value, Unknown) and not own <= value.of and not is_traced:
             value = Unknown(value.of | own)
         if isinstance(value, Unknown) and value.of:
             self._tainted[node] = value.of
@@ -366,6 +369,7 @@ class Hypothesis(Interpreter):
     def call_function(self, function: Function, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """As before. A decorator may keep what its function returns, as `lru_cache` does."""
         result = calls.call_function(self, function, args, keywords, node)
+        self._traced = node if isinstance(result, Unknown) and result.of else None
         decorators = getattr(function.node, "decorator_list", ())
         if not all(map(keeps_no_result, map(_last_name, decorators))):
             self.kept.update(storages_in(result))
@@ -432,13 +436,12 @@ class Hypothesis(Interpreter):
                 self.trails[tuple(self._given_by.get(storage, ()))] = None
         if not self._used:
             self.held.update(self._elsewhere)
-        for what, value in outlasting if self.left else ():
-            for name, tensor in reachable(what, value):
-                seen = [item for item in self.left if item.is_seen_in(tensor)]
-                if name.startswith(".") and name[1:] not in attributes:
-                    seen = [item for item in seen if item.tensor.view is None or tensor.view is not None]
-                if seen:
-                    self.held[f"`{name}`" if name else "its caller"] = None
+        for name, tensor in reachable_from(outlasting) if self.left else ():
+            seen = [item for item in self.left if item.is_seen_in(tensor)]
+            if name.startswith(".") and name[1:] not in attributes:
+                seen = [item for item in seen if item.tensor.view is None or tensor.view is not None]
+            if seen:
+                self.held[f"`{name}`" if name else "its caller"] = None
 
     def facts(self) -> WriteFacts:
         """What this run has shown."""

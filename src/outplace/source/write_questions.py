@@ -26,8 +26,8 @@ from outplace.source.survey import Survey
 from outplace.source.values import Class, Function, Instance, Tensor, Value
 
 _FUNCTION_STEPS = 3_000
-_ALL_STEPS = 100_000
-"""Of all functions together."""
+_ALL_STEPS = 40_000
+"""Of all functions together. Those of the file with the statement go first."""
 _MOST_FILES = 8
 _CALLED_BY_OTHERS = {"forward", "__call__", "__init__"}
 """Methods that are called by another name than their own."""
@@ -46,6 +46,8 @@ class Inquiry:
         self._words_of: dict[ast.AST, frozenset[str]] = {}
         self._reads: dict[ast.Module, list[tuple[ast.AST, frozenset[str]]]] = {}
         """The words of each function, and the names that it reads: every question asks for all of them."""
+        self._called_by: dict[ast.AST, tuple[frozenset[ast.AST], int]] = {}
+        """What each function has called that was run alone, and its steps. A question needs only what leads to it."""
         self._survey = Survey(self._texts, roots, self._trees)
 
     def ask(self, question: Question) -> WriteFacts:
@@ -117,15 +119,25 @@ class Inquiry:
                 if holds or hooks_first or not used.isdisjoint(words):
                     waiting.append((holds, not hooks_first, project, module, function, owner, receivers, numbers))
         steps, hooks = _ALL_STEPS, list[Value]()
-        for holds, _, project, module, function, owner, receivers, numbers in sorted(
-            waiting, key=lambda item: item[:2]
+        home = os.path.abspath(question.file)
+        around = _functions_around(self._trees.open(home, self._texts[home]).tree, question.line)
+        for holds, without_hooks, project, module, function, owner, receivers, numbers in sorted(
+            waiting, key=lambda item: (*item[:2], os.path.abspath(item[3].path) != home)
         ):
             asked = holds and question.for_any_caller
             if (function.node in reached and not asked) or (steps <= 0 and not holds):
                 continue
+            known, needed = self._called_by.get(function.node, (None, 0))
+            if known is not None and around and without_hooks and around.isdisjoint(known):
+                reached |= known
+                steps -= needed
+                continue
             run = Hypothesis(project, min(max(steps, 0), _FUNCTION_STEPS) or _FUNCTION_STEPS, question, numbers)
-            run.on_call, run.global_hooks = reached.add, list(hooks)
+            called = set[ast.AST]()
+            run.on_call, run.global_hooks = called.add, list(hooks)
             outlasting = _run_alone(run, module, function, owner, receivers)
+            self._called_by[function.node] = frozenset(called), run.steps
+            reached |= called
             if run.left or run.tape.noticed_writes:
                 kept = [
                     (name, value) for other_project, other in opened for name, value in _globals(other_project, other)
@@ -154,6 +166,12 @@ class Inquiry:
                 self._reads[module.tree] = _names_read(module.tree)
         reads = (read for _, module in opened for read in self._reads[module.tree])
         return {name for function, names in reads if function not in reached for name in names}
+
+
+def _functions_around(tree: ast.Module, line: int) -> set[ast.AST]:
+    """The functions that hold this line: a run that comes to it has called them."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return {node for node in functions if node.lineno <= line <= (node.end_lineno or node.lineno)}
 
 
 def _globals(project: Project, module: Module) -> Iterator[tuple[str, Value]]:

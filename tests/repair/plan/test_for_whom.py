@@ -186,3 +186,65 @@ loss = (x + 1).sum()
 loss.backward()
 """
     assert run(source).error and verdict(source, fixed(source)) == "mended"
+
+
+BLOCK = """import torch
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(3, 3).double(), torch.nn.Linear(3, 3).double()
+
+    def forward(self, x):
+        skip = x
+        out = self.a({saved})
+        {write}
+        return self.b(out) * out + skip
+
+
+torch.manual_seed(0)
+block = Block()
+w = torch.linspace(0.2, 1.3, 12, dtype=torch.float64).view(4, 3).requires_grad_()
+leaves = [w]
+h = w.{made}()
+loss = (block(h) * {read}).sum()
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize("write", ["x[:, 0] += 1", "x *= 0.5", "x[:, 1] = 0"])
+@pytest.mark.parametrize("made", ["sin", "sigmoid"])
+@pytest.mark.parametrize("saved", ["x", "x * 2"])
+def test_a_skip_that_needs_the_write_of_an_argument(fixed, write, made, saved):
+    """A copy at the write would not reach `skip`. What computed the argument may keep it, and the layer may, too."""
+    source = BLOCK.format(write=write, made=made, saved=saved, read="2")
+    assert verdict(source, fixed(source, unsafe=True)) in ("mended", "legal")
+
+
+@pytest.mark.parametrize("made", ["sin", "sigmoid"])
+def test_the_same_where_the_caller_needs_the_write(fixed, made):
+    source = BLOCK.format(write="x[:, 0] += 1", made=made, saved="x", read="h")
+    assert verdict(source, fixed(source, unsafe=True)) in ("mended", "left")
+
+
+def test_a_dict_of_tensors_is_not_copied_like_a_tensor(fixed):
+    source = """import torch
+from torch import nn
+
+
+def first(x: dict[str, torch.Tensor]) -> torch.Tensor:
+    return next(iter(x.values()))
+
+
+class Neck(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x: dict[str, torch.Tensor]) -> torch.Tensor:
+        feature = first(x)
+        feature[..., 0] = 0
+        return self.fc(feature)
+"""
+    assert "x.clone()" not in fixed(source, unsafe=True)

@@ -28,7 +28,7 @@ _MOST_FIXES = 30
 """If a file has more findings, a report shows no fixes for it."""
 _MOST_SECONDS = 3.0
 """CPU time for the fixes of one file in a report."""
-MOST_SECONDS_OF_A_ROUND, MOST_SECONDS_OF_A_FILE, _SECONDS_AT_THE_END = 3.0, 8.0, 1.5
+MOST_SECONDS_OF_A_ROUND, MOST_SECONDS_OF_A_FILE, _SECONDS_AT_THE_END = 5.0, 8.0, 1.5
 """CPU time for a repair. If a round takes longer, its finding is given up. A part is kept for the end."""
 MOST_MEMORY = 320 << 20
 """Bytes that the process may take more than before the repair."""

@@ -74,6 +74,7 @@ class Clone:
     text: str
     edit: Edit
     named: bool
+    operand: ast.expr
 
 
 _FIRST, _SECOND = ("self", "input", "mat1"), ("other", "mat2", "vec")
@@ -101,7 +102,7 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
     kept = sides[:1] if saved_as in _FIRST else sides[1:] if saved_as in _SECOND else ()
     ordered = sorted(found.values(), key=lambda operand: (distance(operand), operand not in kept, code.span(operand)))
     return [
-        Clone(code.segment(item), _cloned(code, item), distance(item) < 3)
+        Clone(code.segment(item), _cloned(code, item), distance(item) < 3, item)
         for item in ordered
         if not (_is_class(item) or is_number(code, item) or _is_cloned(code, item))
     ]

@@ -33,6 +33,23 @@ def into_a_copy(place: Place, hoist: bool) -> list[Edit] | None:
     return None if edit is None else [edit]
 
 
+def copied_at_start(place: Place) -> tuple[ast.stmt, list[Edit]] | None:
+    """`x = x.clone()` before the first statement of the function that is given `x`; that statement."""
+    function, name = place.code.function(place.statement), place.path
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    given = [item.arg for item in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    first = next((item for item in function.body if not _is_docstring(item)), place.statement)
+    if name not in given or first is place.statement:
+        return None
+    edit = place.code.before(first, f"{name} = {name}.clone()")
+    return None if edit is None else (first, [edit])
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
 def _loops_outside(place: Place) -> list[Loop]:
     """The loops around the statement, out to the first one that binds the name."""
     found: list[Loop] = []

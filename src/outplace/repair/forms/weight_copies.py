@@ -54,7 +54,8 @@ def _name(module: ast.expr) -> str:
 
 def _levels(files: Files, code: Code, node: ast.AST, depth: int) -> Iterator[ModuleCalls]:
     """The calls of modules around an operation, from the inside out."""
-    called = [part for part in ast.walk(node) if isinstance(part, ast.Call) and _is_of_module(files, code, part)]
+    inside = [node] if isinstance(node, ast.Call | ast.BinOp | ast.UnaryOp) else ast.walk(node)
+    called = [part for part in inside if isinstance(part, ast.Call) and _is_of_module(files, code, part)]
     if called:
         yield [(code, call) for call in called]
     function = code.function(node)

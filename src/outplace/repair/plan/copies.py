@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from outplace.model import Site
-from outplace.repair.facts.aliases import facts_of_value
+from outplace.repair.facts.aliases import facts_of_value, span_of
 from outplace.repair.facts.bug import Candidate
 from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import saver
@@ -74,7 +74,7 @@ def _ways(place: Place, code: Code, node: ast.expr | ast.stmt, saved_as: str) ->
         yield followed
         return
     doubtful = saved_as and place.bug.from_run
-    yield from _operand_copies(code, _in_doubt(code, node) if doubtful else node, _names(place), saved_as)
+    yield from _operand_copies(place, code, _in_doubt(code, node) if doubtful else node, saved_as)
 
 
 class _Way(NamedTuple):
@@ -125,9 +125,10 @@ def _is_written_there(place: Place, code: Code, operand: ast.expr) -> bool:
     return facts.reached and facts.may_rebind == "no"
 
 
-def _operand_copies(code: Code, node: ast.expr | ast.stmt, names: list[str], saved_as: str) -> Iterator[_Way]:
-    """A copy of each operand that may be the tensor; of all that have its name; of all."""
-    clones = saver.operand_clones(code, node, names, saved_as)
+def _operand_copies(place: Place, code: Code, node: ast.expr | ast.stmt, saved_as: str) -> Iterator[_Way]:
+    """A copy of each operand that may be the tensor; of all that have its name; of all. Lists and dicts have none."""
+    found = saver.operand_clones(code, node, _names(place), saved_as)
+    clones = [clone for clone in found if not place.files.inquiry.containers(span_of(code, clone.operand))]
     named = [clone for clone in clones if clone.named]
     single = [
         _Way(f"Let backward keep a copy of `{short(clone.text)}`", (clone.edit,), clone.named, clone.text)

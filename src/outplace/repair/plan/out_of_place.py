@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from outplace.model import Safety
@@ -169,3 +169,22 @@ def out_of_place(place: Place, trusting: bool = False) -> Iterator[Candidate]:
         return
     for rewrite in plain(place):
         yield rewrite.candidate("safe") if answer == "yes" else rewrite.candidate("unsafe", provable=True)
+
+
+def copied_with_aliases(place: Place, copies: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Other names in the function need the write, too: the function copies its argument before it makes them.
+
+    What saves the tensor between the copy and the write then saves a copy of its own.
+    """
+    if place.path is None or not place.facts.reads or any(read.where != "here" for read in place.facts.reads):
+        return
+    found = subscript.copied_at_start(place)
+    if found is None:
+        return
+    first, edits = found
+    answer = may_rebind(place.files, place.code, first, place.path)
+    if answer == "no":
+        return
+    title = f"Copy `{place.path}` at the start of the function"
+    for more in [(), *(copy.edits[place.code.path] for copy in copies if set(copy.edits) == {place.code.path})]:
+        yield place.candidate(title, "safe" if answer == "yes" else "unsafe", [*edits, *more], answer != "yes")

@@ -107,10 +107,12 @@ class Files:
     def __init__(
         self, texts: Mapping[str, str] | None = None, may_read: bool = True, like: Files | None = None
     ) -> None:
-        """`like`: other files, whose trees are reused for equal texts."""
+        """`like`: other files, whose trees are reused for equal texts, and their analysis if all texts are equal."""
         self._texts = dict(texts or {})
         self._codes: dict[str, Code | None] = {}
         self._may_read = may_read
+        if like is not None and "inquiry" in vars(like) and self._texts == like._texts:
+            self.inquiry = like.inquiry
         if like is not None:
             self._codes = {
                 path: code for path, code in like._codes.items() if self._texts.get(path) == like._texts.get(path)

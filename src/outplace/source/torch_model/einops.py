@@ -66,7 +66,7 @@ def _laid_out(interpreter: Interpreter, tensor: Tensor, before: Axes, after: Axe
         name = "permute" if _turns(flat, after) else "view"
         result = run_op(interpreter, name, [tensor, Plain()], {}, node, label="rearrange")
         if joined and isinstance(result, Tensor) and not (tensor.packed or _is_one_to_one(joined, before)):
-            result.certain, result.view_sure, result.anchor = False, tensor.view_sure, object()
+            result.certain, result.view_sure, result.anchor = False, False, object()
     else:
         result = run_op(interpreter, "clone", [tensor], {}, node, label="rearrange")
         assert isinstance(result, Tensor)

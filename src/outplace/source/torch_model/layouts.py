@@ -85,6 +85,20 @@ def of_result(name: str, tensors: list[Tensor]) -> bool | None:
     return together(tensors) or None  # a transposed operand is mostly copied into another layout
 
 
+def is_turned_product(name: str, args: list[Value]) -> bool:
+    """Does `einsum` of two turn its product, as in `bhij,hg->bgij`?
+
+    It multiplies in the order: letters of both, those of the first alone, those of the second alone.
+    """
+    pattern = args[0].value if name == "einsum" and args and isinstance(args[0], Const) else ""
+    inputs, _, output = str(pattern).replace(" ", "").partition("->")
+    first, _, second = inputs.partition(",")
+    made = sorted(output, key=lambda letter: (letter not in first or letter not in second, letter not in first))
+    is_product_of_two = bool(second) and not {",", "."} & set(second + output)
+    sums = not set(first + second) <= set(output)  # else it only multiplies, in the order of the result
+    return is_product_of_two and sums and made != list(output)
+
+
 def of_item(tensor: Tensor, key: Value, known_part: bool) -> bool | None:
     """How `tensor[key]` lies; of a known part that is not one piece it is left open."""
     if not (known_part or regions.is_block(key)):

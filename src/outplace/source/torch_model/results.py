@@ -76,7 +76,8 @@ def _lay_out(interpreter: Interpreter, result: Tensor, number: str, call: OpCall
         result.packed = layouts.of_view(op.name, source)
     else:
         arguments = [value for value in (*args, *keywords.values()) if isinstance(value, Tensor)]
-        result.packed = layouts.of_result(op.name, arguments)
+        turned = layouts.is_turned_product(op.name, args)
+        result.packed = False if turned else layouts.of_result(op.name, arguments)
     if interpreter.reordered:
         result.packed = result.packed and None
     if op.expanded and source is not None:

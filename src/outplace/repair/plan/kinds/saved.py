@@ -10,7 +10,7 @@ from outplace.repair.facts.bug import Bug, Candidate
 from outplace.repair.facts.location import Place, place_at
 from outplace.repair.forms import forward_hook, table
 from outplace.repair.plan.copies import copies_for_backward
-from outplace.repair.plan.out_of_place import out_of_place, plain
+from outplace.repair.plan.out_of_place import copied_with_aliases, out_of_place, plain
 from outplace.repair.syntax.flow import flat, used_later
 from outplace.source.facts import LaterRead
 
@@ -35,6 +35,7 @@ def saved(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     if not reads_back:
         yield from copies
     yield from (rewrite for rewrite in rewrites if rewrite.safety != "safe")
+    yield from copied_with_aliases(place, copies[-1:])
 
 
 def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:

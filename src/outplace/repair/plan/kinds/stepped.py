@@ -65,10 +65,12 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
     by_hand = [place for place in known if "gradient" not in place.facts.sources]
     if not places or len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
         return
+    copies = [replace(copy, safety="unsafe", provable=True) for copy in copies_for_backward(by_hand[0])]
     if bug.raised_at is not None:
-        for candidate in copies_for_backward(by_hand[0]):
-            yield replace(candidate, safety="unsafe", provable=True)
+        yield from copies
     yield from _of_modules(files, bug, by_hand)
+    if bug.raised_at is None:
+        yield from copies
 
 
 def _of_modules(files: Files, bug: Bug, writes: list[Place]) -> Iterator[Candidate]:
@@ -79,7 +81,8 @@ def _of_modules(files: Files, bug: Bug, writes: list[Place]) -> Iterator[Candida
     sure = bug.raised_at is None and bug.moment is None and all(place.facts.is_known for place in writes)
     sure = sure and weight_copies.only_compute(files, inner)
     both = list(filter(None, [outer, inner] if outer != inner and not sure else [inner]))
-    for calls in both if not any(place.facts.trained for place in writes) else ():
+    may_be_trained = any(place.facts.trained or place.facts.from_caller for place in writes)
+    for calls in both if not may_be_trained else ():
         title = f"Detach the result of {weight_copies.named(calls)}, whose weights no optimizer trains"
         yield Candidate(title, "unsafe", weight_copies.detached(calls), bug.raised_at is not None, "steps")
     for calls in both:
