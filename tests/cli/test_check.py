@@ -481,7 +481,7 @@ def test_functions_that_are_cut_short_are_named_on_request(tmp_path):
     start = "import torch\n\ndef f(x: torch.Tensor):\n    z = x.exp()\n"
     long = "    z = z + torch.sin(z)\n" * 1_000
     (tmp_path / "long.py").write_text(f"{start}{long}    z += 1\n    return z\n")
-    words = "long.py:3: `f` is too long to follow to its end; the rest of it was left out"
+    words = "long.py:3: `f` is too long to follow to its end; a part of it was left out"
     run = [sys.executable, "-m", "outplace"]
     options = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 120}
     plain = subprocess.run([*run, "check", "-n", "long.py"], **options)

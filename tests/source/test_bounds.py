@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import itertools
 import random
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,29 @@ def test_callers_of_callers_are_looked_for_in_linear_time(does):
     assert time.thread_time() - start < growth.SECONDS
     assert [finding.site.line for finding in outcome.findings] == [program.splitlines().index("x += 1") + 1]
     assert not any(note.left_out for note in outcome.notes)
+
+
+@pytest.mark.parametrize(
+    "shape", [shape for shape in growth.SHAPES if "between backwards" in shape or "backwards over" in shape]
+)
+def test_many_backwards_over_one_graph_take_linear_time(shape):
+    """Each backward goes through the whole graph that was kept so far. What each statement does is told all the same."""
+
+    def lines_run(size):
+        count = itertools.count()
+        before = sys.getprofile()
+        sys.setprofile(lambda _frame, event, _argument: next(count) if event == "call" else None)
+        try:
+            outcome = check_text("program.py", growth.SHAPES[shape](size), Project(), fixes=False)
+        finally:
+            sys.setprofile(before)
+        return next(count), outcome
+
+    (smaller, _), (larger, outcome) = lines_run(200), lines_run(400)
+    assert larger < 2.5 * smaller
+    assert [note.cut for note in outcome.notes] == [True]
+    lines = [number for number, line in enumerate(growth.SHAPES[shape](400).splitlines(), 1) if "retain_graph" in line]
+    assert set(lines) <= {finding.site.line for finding in outcome.findings}
 
 
 def test_what_takes_too_long_is_left_out_and_said(monkeypatch):
@@ -128,7 +152,7 @@ def test_containers_of_containers(lines):
 @pytest.mark.parametrize("shape", [shape for shape in growth.SHAPES if "backwards" in shape])
 def test_backwards_over_the_same_graph(shape):
     """Each backward meets all writes before it; what each statement does is told once."""
-    program = growth.SHAPES[shape](100)
+    program = growth.SHAPES[shape](60)
     start = time.thread_time()
     outcome = check_text("program.py", program, Project(), fixes=False)
     assert time.thread_time() - start < 3

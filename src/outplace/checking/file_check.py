@@ -114,7 +114,7 @@ def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
     if checked.ran_out:
         notes = (*notes, Note(path, "takes too long to analyse; the rest of the file was left out", None, True))
     else:
-        text = "is too long to follow to its end; the rest of it was left out"
+        text = "is too long to follow to its end; a part of it was left out"
         notes += tuple(Note(path, f"{name} {text}", line, cut=True) for name, line in checked.cut)
     findings = noqa.unsuppressed(findings, comments)
     if fixes and not checked.ran_out:

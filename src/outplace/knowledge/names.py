@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 
 SYMBOLS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -107,17 +108,18 @@ _SPELLINGS = {
 _NAMESPACES = ("", "nn.functional.", "nn.", "linalg.", "special.", "fft.")
 
 
-def spellings(name: str) -> list[str]:
+@lru_cache(4096)
+def spellings(name: str) -> tuple[str, ...]:
     """The table's names that `name` may stand for, the likeliest first. No table is consulted."""
     text = name.strip()
     if text in AUGMENTED:
-        return [AUGMENTED[text]]
+        return (AUGMENTED[text],)
     if text in OPERATORS:
-        return [OPERATORS[text]]
+        return (OPERATORS[text],)
     if re.fullmatch(r"\w+\s*\[.*\]\s*=[^=].*", text):
-        return ["__setitem__"]
+        return ("__setitem__",)
     if re.fullmatch(r"\w+\s*\[.*\]", text):
-        return ["__getitem__"]
+        return ("__getitem__",)
     text = re.sub(r"\(.*\)$", "", text)
     text = re.sub(r"^(torch\.)?(Tensor|nn\.parameter\.Parameter|_C\._nn|_VF|functional)\.", "", text)
     text = re.sub(r"^(torch|th)\.(?=\w)", "", text)
@@ -127,16 +129,16 @@ def spellings(name: str) -> list[str]:
     if dunder := re.fullmatch(r"__([a-z]+)__", text):
         inner = dunder[1]
         if inner in _DUNDERS:
-            return [_DUNDERS[inner]]
+            return (_DUNDERS[inner],)
         if inner[:1] == "i" and inner[1:] in _DUNDERS:
-            return [_DUNDERS[inner[1:]] + ("" if inner == "imatmul" else "_")]
+            return (_DUNDERS[inner[1:]] + ("" if inner == "imatmul" else "_"),)
         if inner[:1] == "r" and inner[1:] in _DUNDERS:
-            return [_DUNDERS[inner[1:]]]
-    found = [_SPELLINGS[text]] if text in _SPELLINGS else []
+            return (_DUNDERS[inner[1:]],)
+    found = (_SPELLINGS[text],) if text in _SPELLINGS else ()
     owner, _, last = text.rpartition(".")
     if not owner:
-        return found + [prefix + text for prefix in _NAMESPACES]
-    return [*found, text, *([last] if owner == "nn.functional" else [])]
+        return (*found, *(prefix + text for prefix in _NAMESPACES))
+    return (*found, text, *((last,) if owner == "nn.functional" else ()))
 
 
 def asks_in_place(name: str) -> bool:

@@ -159,7 +159,7 @@ def _run(module: Module, project: Project, candidates: Candidates) -> list[Hit]:
     reached: set[ast.AST] = set()
     program = Interpreter(project, PROGRAM_STEPS)
     program.on_call = reached.add
-    _run_within_limits(lambda: program.run_module(module), project, ("the program", 1))
+    _run_within_limits(lambda: program.run_module(module), program, ("the program", 1))
     hits = [*program.tape.hits, *settled(program)]
     sure, assumed = _FunctionRuns(module, project, candidates, False), _FunctionRuns(module, project, candidates, True)
     functions = functions_of(module)
@@ -206,7 +206,7 @@ class _FunctionRuns:
         args = unknown_arguments(alone, function, owner, self._receivers, called)
         built = list(alone.tape.hits)
         alone.tape.began, alone.tape.given_writes = next(clock), set()
-        _run_within_limits(lambda: _run_alone(alone, function, args, trains), self._project, _name_and_line(function))
+        _run_within_limits(lambda: _run_alone(alone, function, args, trains), alone, _name_and_line(function))
         if self._writes_only_its_own(function, alone.tape):
             self.write_only_their_own.add(function)
         found = [*alone.tape.hits, *settled(alone)]
@@ -232,12 +232,15 @@ class _FunctionRuns:
         return seen.issuperset(self._candidates.lines_of_writes(*_lines(function.node)))
 
 
-def _run_within_limits(run: Callable[[], object], project: Project, place: tuple[str, int]) -> None:
+def _run_within_limits(run: Callable[[], object], interpreter: Interpreter, place: tuple[str, int]) -> None:
     """Runs it as far as possible. If it is too long or too deep, it is cut off, and `project.cut` says so."""
     try:
         run()
+        is_cut = interpreter.tape.is_cut
     except (OutOfSteps, RecursionError):
-        project.cut[place] = None
+        is_cut = True
+    if is_cut:
+        interpreter.project.cut[place] = None
 
 
 def _name_and_line(function: Function) -> tuple[str, int]:
@@ -319,7 +322,7 @@ def _run_alone(interpreter: Interpreter, function: Function, args: Args, trains:
     """Runs a function, and a backward from its results, unless the function trains by itself."""
     if interpreter.assumes:
         alone = lambda: interpreter.call_function(function, args, {}, function.node)  # noqa: E731
-        _run_within_limits(alone, interpreter.project, _name_and_line(function))
+        _run_within_limits(alone, interpreter, _name_and_line(function))
         if trains or any(event.kind == "step" for event in interpreter.tape.events):
             return
         interpreter.tape.path = interpreter.tape.group = ()
@@ -395,7 +398,7 @@ def _receiver(interpreter: Interpreter, owner: Class, receivers: Receivers) -> V
             lambda: interpreter.within(
                 INIT_STEPS, lambda: interpreter.call_function(init, [result, *unknown], {}, init.node)
             ),
-            interpreter.project,
+            interpreter,
             _name_and_line(init),
         )
         interpreter.on_call = on_call

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,13 +58,14 @@ class Storage:
     """A piece of memory. All views and aliases of a tensor share it, and it has one version counter."""
 
     __slots__ = (
-        "averaged", "averaged_read", "copied", "is_index_copy", "made", "overwritten", "read", "recomputed", "refused",
-        "restored", "writes",
+        "_looked_at", "_replaced", "averaged", "averaged_read", "copied", "is_index_copy", "made", "overwritten",
+        "read", "recomputed", "refused", "restored", "writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.made = next(clock)
         self.writes: list[Write] = []
+        self._looked_at, self._replaced = 0, 0
         self.copied: tuple[Storage, int] | None = None
         """For a clone: the storage it was copied from, and when."""
         self.is_index_copy = False
@@ -82,13 +84,18 @@ class Storage:
         self.refused = False
         """True if PyTorch has refused a write to it. The program stops there."""
 
-    def writes_since(self, time: int) -> list[Write]:
-        """Returns the writes after a time, in order."""
-        return self.writes[bisect_right(self.writes, time, key=attrgetter("time")) :]
+    def writes_since(self, time: int, end: float = math.inf) -> list[Write]:
+        """Returns the writes after a time, in order; those until `end`."""
+        start, stop = (bisect_right(self.writes, each, key=attrgetter("time")) for each in (time, end))
+        return self.writes[start:stop]
 
     def replaced_since(self, time: int) -> bool:
         """True if it was overwritten since, at least in part."""
-        return any(replaces(write.operation) for write in self.writes_since(time))
+        for write in self.writes[self._looked_at :]:
+            if replaces(write.operation):
+                self._replaced = write.time
+        self._looked_at = len(self.writes)
+        return self._replaced > time
 
 
 class Family:
@@ -200,8 +207,8 @@ class Node:
     """One operation that autograd recorded."""
 
     __slots__ = (
-        "assumed", "backward", "block", "group", "inputs", "leaves", "operation", "outputs", "partial", "path", "place",
-        "refused", "saves", "time",
+        "assumed", "backward", "backwards", "block", "group", "inputs", "leaves", "operation", "outputs", "partial",
+        "path", "place", "refused", "saves", "time",
     )  # fmt: skip
 
     def __init__(self, operation: str, place: Place, time: int, path: Path, group: Group = ()) -> None:
@@ -215,6 +222,8 @@ class Node:
         self.block: Block | None = None
         self.assumed = ""
         """The hypothesis that it depends on (see `hypotheses`)."""
+        self.backwards = 0
+        """How many backwards have reached it."""
         self.refused = False
         """True if it is a write that PyTorch refuses. The program stops there."""
         self.partial = False

@@ -27,8 +27,8 @@ def rescaling_writes(reached: list[Node], rounds: list[int], path: Path) -> Iter
 
 
 def _of(storage: Storage, begin: int, end: int, path: Path) -> list[Write]:
-    first = [write for write in storage.writes if begin < write.time < end]
-    second = [write for write in storage.writes if write.time > end]
+    first = [write for write in storage.writes_since(begin) if write.time < end]
+    second = storage.writes_since(end)
     if not second or storage.made > begin > 0 or not _are_alike(first, second, path):
         return []
     verdicts = [_verdict(write) for write in second]

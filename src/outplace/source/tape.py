@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 
 _MOST_SWAPS = 8
+_MOST_BACKWARDS = 64
+"""So many backwards are followed through one node. Else hundreds over a kept graph would take quadratic time."""
+_MOST_WRITES = 256
+"""So many of the latest writes to the result of a node are looked at, at each backward."""
 
 
 @dataclass
@@ -60,6 +64,8 @@ class Tape:
     """True if a backward was followed."""
     losses: list[Node] = field(default_factory=list)
     """The nodes from which backwards have started."""
+    is_cut: bool = False
+    """True if a backward was not followed to its end, because many have come that way."""
     opaque: bool = False
     """True if there was a backward that could not be followed."""
     events: Events = field(default_factory=Events)
@@ -184,13 +190,14 @@ class Tape:
             self.require_time()
             self._check_saves(node, unrecorded, certain and id(node) in really)
             for storage in node.outputs:
-                for write in storage.writes:
+                for write in storage.writes[-_MOST_WRITES:]:
                     self._check_output(node, write, unrecorded, uses, certain)
         self._check_unsaved_writes(reached, uses)
         for write in rescaling_writes(reached, self.rounds, self.path):
             self.hits.append(Hit.silent(RESCALED_AGAIN, write, write.place, False))
         self.rounds.append(self.tick())
         for node in reached:
+            node.backwards += 1
             if node.backward is not None:
                 node.backward()
 
@@ -276,9 +283,13 @@ class Tape:
         stack = list(roots)
         while stack:
             node = stack.pop()
-            if id(node) not in seen:
-                seen[id(node)] = node
-                stack.extend(node.inputs if past_refused or not node.refused else ())
+            if id(node) in seen:
+                continue
+            seen[id(node)] = node
+            if node.backwards >= _MOST_BACKWARDS:
+                self.is_cut |= bool(node.inputs)
+            elif past_refused or not node.refused:
+                stack.extend(node.inputs)
         nodes = list(seen.values())
         return nodes if inputs is None else _leading_to(nodes, inputs)
 
@@ -340,8 +351,8 @@ def _unrecorded_statements(reached: list[Node], uses: dict[int, int]) -> set[int
         id(write.place.node)
         for node in reached
         for storage in node.outputs
-        if not any(passed_by(write.operation) for write in storage.writes if not write.tracked)
-        for write in storage.writes_since(node.time)
+        if not any(passed_by(write.operation) for write in storage.writes[-_MOST_WRITES:] if not write.tracked)
+        for write in storage.writes_since(node.time)[-_MOST_WRITES:]
         if not write.tracked and _needs_a_derivative(write) and write.certain and uses.get(id(node), 0) > write.time
     }
 
@@ -354,9 +365,7 @@ def _unsaved_writes(reached: list[Node], uses: dict[int, int]) -> Iterator[tuple
     for node in reached:
         for storage in node.outputs:
             ends = min(saved.get(id(storage), math.inf), uses.get(id(node), 0) - 1)
-            for write in storage.writes_since(node.time) if ends > node.time else ():
-                if write.time > ends:
-                    break
+            for write in storage.writes_since(node.time, ends)[-_MOST_WRITES:] if ends > node.time else ():
                 unseen = (write.detached or write.no_grad) and write.certain
                 if unseen and not passed_by(write.operation) and write.operation != "detach_":
                     yield node, write

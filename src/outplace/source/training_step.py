@@ -94,7 +94,7 @@ class StepFacts:
 
 def step_facts(tape: Tape, roots: list[Node], lines: Lines) -> StepFacts | None:
     """The last optimizer step that breaks this backward, in the innermost function that ran both."""
-    steps = [event for event in tape.events if event.kind == "step"]
+    steps = [event for event in tape.events[-_MOST_EVENTS:] if event.kind == "step"]
     first_uses: dict[int, int] = {}
     for used, leaf in _ends(tape, roots):
         first_uses[id(leaf)] = min(used, first_uses.get(id(leaf), used))
@@ -128,7 +128,7 @@ def _adds_up(tape: Tape, roots: list[Node], step: Event, stepped: Collection[int
     Only weights count that it also reaches beside the stepped ones, not only through what these compute.
     """
     waiting = set[int]()
-    for event in tape.events:
+    for event in tape.events[-_MOST_EVENTS:]:
         if event.kind == "backward" and event.time < step.time:
             waiting.update(map(id, event.parameters))
         elif event.kind in ("clear", "step"):
