@@ -288,6 +288,7 @@ class Peers:
         fixed = {
             "PYTHONPATH": os.pathsep.join([*map(str, suite.path), str(self.scratch), *_inherited()]),
             "PYTHONPYCACHEPREFIX": str(self.scratch / "bytecode"),
+            "PYTHONDONTWRITEBYTECODE": "",
             "PYTHONHASHSEED": "0",
             "PEERS_RESULT": str(result),
             "PEERS_STOP": str(stop),

@@ -55,7 +55,7 @@ def test_callers_of_callers_are_looked_for_in_linear_time(does):
     "shape", [shape for shape in growth.SHAPES if "between backwards" in shape or "backwards over" in shape]
 )
 def test_many_backwards_over_one_graph_take_linear_time(shape):
-    """Each backward goes through the whole graph that was kept so far. What each statement does is told all the same."""
+    """Each backward goes through the whole graph that was kept so far. What each statement does is told."""
 
     def lines_run(size):
         count = itertools.count()
