@@ -52,7 +52,7 @@ print(sum(counters["graph_break"].values()))
 """
 
 
-HOOK = "torch.optim.optimizer.register_optimizer_step_pre_hook(lambda *_: None)\n"
+HOOK = "from torch.optim.optimizer import register_optimizer_step_pre_hook as hook\nhook(lambda *_: None)\n"
 """outplace has a hook of torch before each optimizer step. On Python 3.14 any such hook makes a difference to a region
 that calls `step()`: Dynamo runs a small frame of torch by itself, and counts no break there. (torch loops over the
 hooks in a `with` block, and Dynamo forgets the block when the loop goes back.) So there both programs have a hook."""
