@@ -53,9 +53,20 @@ def _table(code: CodeType) -> Any:
     return parse(code) if parse else [_Entry(0, sys.maxsize, 0)]
 
 
+class _Instruction(NamedTuple):
+    """What is read of an instruction. Its constant is not kept, because that may be code with marks."""
+
+    offset: int
+    opname: str
+    positions: Any
+
+
 @functools.lru_cache(maxsize=100)
-def _instructions(code: CodeType) -> dict[int, dis.Instruction]:
-    return {instruction.offset: instruction for instruction in dis.get_instructions(code)}
+def _instructions(code: CodeType) -> dict[int, _Instruction]:
+    return {
+        item.offset: _Instruction(item.offset, item.opname, getattr(item, "positions", None))
+        for item in dis.get_instructions(code)
+    }
 
 
 def _names(code: CodeType, start: int, end: int) -> list[str]:
@@ -106,7 +117,7 @@ def _manager(code: CodeType, target: int) -> tuple[str, ...] | None:
     """The name of what is called to make the manager of a `with` block: ("torch", "no_grad")."""
     start = min(entry.start for entry in _table(code) if entry.target == target)
     before = [item for item in _instructions(code).values() if item.offset < start][-2:]  # the call, and BEFORE_WITH
-    where: Any = getattr(before[0], "positions", None)
+    where = before[0].positions
     if where is None or where.lineno is None or where.lineno != where.end_lineno:
         return None
     line = linecache.getline(code.co_filename, where.lineno).encode()
