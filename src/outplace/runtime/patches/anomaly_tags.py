@@ -74,7 +74,7 @@ _enabled_by_us = False
 def patches() -> Iterator[Patch]:
     """The patches that tag each node with its site, in all threads."""
     why = "In anomaly mode torch asks it for the stack of each node; ours only looks up the user's line."
-    yield replaced(fx_traceback, "format_stack", lambda _: _tag, why)
+    yield replaced(fx_traceback, "format_stack", lambda _: _tag, why).clearing(_cache)
     why = "The diagnosis takes the place of anomaly mode's own report."
     yield registered("warnings.filters", _silence, why)
     why = "Only in anomaly mode a node keeps where it was made."
