@@ -63,8 +63,8 @@ SNIPPETS = {
             g = (await one(x) for x in range(2))
             print([x async for x in g])
             try:
-                async with asyncio.timeout(0.001): await asyncio.sleep(5)
-            except TimeoutError: print('timeout')
+                await asyncio.wait_for(asyncio.sleep(5), 0.001)
+            except (TimeoutError, asyncio.TimeoutError): print('timeout')
         async def one(x): return x + 1
         asyncio.run(main())
         print(main.__code__.co_flags, agen.__code__.co_flags)

@@ -24,6 +24,10 @@ def outer_(x: torch.Tensor) -> None:
     scale_(x, 2.0)
 
 
+INSIDE = [["x.mul_(k)"], ["x.add_(1)"]]
+"""The writes of `scale_`. On torch 2.6 the version of a tensor moves once for all writes inside an operator."""
+
+
 def fail(call, **options):
     """The diagnosis of a program that overwrites what `sigmoid` has saved."""
     with outplace.watch(**options) as watched, pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -35,11 +39,23 @@ def fail(call, **options):
     return found
 
 
+def twofold(y):
+    scale_(y, 2.0)
+
+
+def by_full_name(y):
+    torch.ops.aten.mul_.Tensor(y, y.detach() + 1)
+
+
+def into_itself(y):
+    torch.ops.aten.exp.out(y.detach(), out=y.detach())
+
+
 def test_the_call_and_the_line_inside():
-    found = fail(lambda y: scale_(y, 2.0))
+    found = fail(twofold)
     (mutation,) = found.mutations
     assert (mutation.operation, mutation.site.text, mutation.count) == ("scale_", "scale_(y, 2.0)", 1)
-    assert [site.text for site in mutation.chain] == ["x.mul_(k)"]
+    assert [site.text for site in mutation.chain] in INSIDE
 
 
 def test_each_call_counts_once():
@@ -54,13 +70,14 @@ def test_each_call_counts_once():
 def test_an_operator_that_calls_another():
     (mutation,) = fail(outer_).mutations
     assert (mutation.operation, mutation.site.text) == ("outer_", "call(y)")
-    assert [site.text for site in mutation.chain] == ["scale_(x, 2.0)", "x.mul_(k)"]
+    (call, *inside) = (site.text for site in mutation.chain)
+    assert call == "scale_(x, 2.0)" and inside in INSIDE
 
 
 def test_an_operator_of_torch_by_its_full_name():
-    (mutation,) = fail(lambda y: torch.ops.aten.mul_.Tensor(y, y.detach() + 1)).mutations
+    (mutation,) = fail(by_full_name).mutations
     assert mutation.site.text == "torch.ops.aten.mul_.Tensor(y, y.detach() + 1)"
-    (mutation,) = fail(lambda y: torch.ops.aten.exp.out(y.detach(), out=y.detach())).mutations
+    (mutation,) = fail(into_itself).mutations
     assert mutation.site.text.startswith("torch.ops.aten.exp.out(")
 
 
@@ -123,8 +140,9 @@ def test_an_operator_in_a_compiled_region(backend):
 
 def test_the_same_results_and_no_trace():
     before = torch._ops.OpOverload.__call__.__code__
-    x = torch.ones(3)
+    x, alone = torch.ones(3), torch.ones(3)
+    scale_(alone, 3.0)
     with outplace.watch():
         scale_(x, 3.0)
-    assert x.tolist() == [4.0] * 3 and x._version == 3
+    assert x.tolist() == alone.tolist() == [4.0] * 3 and x._version == alone._version
     assert torch._ops.OpOverload.__call__.__code__ is before

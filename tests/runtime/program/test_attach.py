@@ -56,7 +56,7 @@ def test_a_block():
     assert watched.diagnoses == list(error.outplace_diagnoses)
     assert type(error) is RuntimeError and str(error).startswith("one of the variables needed")
     text = "".join(traceback.format_exception(error))
-    assert text.count("OUT201 saved: h (float32[3])") == 1
+    assert text.count("OUT201 saved: h (float32[3])") == (sys.version_info >= (3, 11))  # Python 3.10 has no notes
     assert not [frame for frame in traceback.extract_tb(error.__traceback__) if "/outplace/runtime/" in frame.filename]
 
 

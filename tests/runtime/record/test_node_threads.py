@@ -25,18 +25,18 @@ class Twice(torch.autograd.Function):
         return gradient * 2
 
 
-def build(made: list[tuple[int, Any]], leaf: torch.Tensor) -> None:
+def build(made: list[tuple[int, torch.Tensor]], leaf: torch.Tensor) -> None:
     ask = node_threads.number_of_thread()
     assert ask is not None
     results = [leaf * 2, Twice.apply(leaf), leaf.clone().add_(1), checkpoint(torch.exp, leaf, use_reentrant=True)]
-    made += [(ask(), result.grad_fn) for result in results]
+    made += [(ask(), result) for result in results]
 
 
 def test_each_node_knows_its_thread():
     if node_threads.number_of_thread() is None:
         pytest.skip("torch's library is not found here")
     assert node_threads.known()
-    made: list[tuple[int, Any]] = []
+    made: list[tuple[int, torch.Tensor]] = []
     leaf = torch.ones(3, requires_grad=True)
     build(made, leaf)
     for _ in range(5):  # Python gives the same identity to several of them
@@ -49,7 +49,18 @@ def test_each_node_knows_its_thread():
     for thread in together:
         thread.join()
     assert len({number for number, _ in made}) == 10
-    assert [node_threads.thread_of(node) for _, node in made] == [number for number, _ in made]
+    assert [node_threads.thread_of(result.grad_fn) for _, result in made] == [number for number, _ in made]
+
+
+def test_a_node_whose_results_are_gone():
+    """Some versions of torch keep the node of a Function as long as its `grad_fn`, some only as long as its results."""
+    ask = node_threads.number_of_thread()
+    if ask is None:
+        pytest.skip("torch's library is not found here")
+    leaf = torch.ones(3, requires_grad=True)
+    alone: list[Any] = [Twice.apply(leaf).grad_fn for _ in range(3)]
+    assert {node_threads.thread_of(node) for node in alone} <= {ask(), None}
+    assert node_threads.thread_of((leaf * 2).grad_fn) == ask()
 
 
 def test_nothing_is_known_if_no_place_fits(monkeypatch):

@@ -57,7 +57,7 @@ def twin_of(code: CodeType) -> CodeType | None:
 def without_marks(value: Any) -> Any:
     """The same value for a place where marks have no names: each code object with marks becomes its plain half.
 
-    Code whose file has changed since keeps its marks.
+    Code keeps its marks if its file has changed since, or if two functions of it cannot be told apart.
     """
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
         items = [without_marks(item) for item in value]
@@ -66,8 +66,9 @@ def without_marks(value: Any) -> Any:
         return value
     if is_marked(value):
         pairs = _kept + _pairs_at(value, _stamp(value.co_filename))
-        same = (plain for plain, marked in pairs if marked is value or _is_at_same_place(marked, value))
-        return next(same, value)
+        exact = [plain for plain, marked in pairs if marked is value]
+        same = exact or [plain for plain, marked in pairs if _is_at_same_place(marked, value)]
+        return same[0] if same and all(_is_same(plain, same[0]) for plain in same) else value
     constants = without_marks(value.co_consts)
     return value if constants is value.co_consts else value.replace(co_consts=constants)
 

@@ -277,15 +277,11 @@ _overridden: list[str] = []
 """The functions that a `__torch_function__` is handling now."""
 
 
-def _is_plain_list(args: tuple[Any, ...]) -> bool:
-    """Is this a call on a list of tensors that no mode and no subclass intercepts?"""
-    return bool(args) and type(args[0]) is list and not has_torch_function(args[0])
-
-
 def _make_function(name: str, original: Any) -> Callable[..., Any]:
     def writing_function(*args: Any, **kwargs: Any) -> Any:
-        if _state.stepping and _is_plain_list(args):
-            return original(*args, **kwargs)  # an optimizer that writes all its parameters at once
+        # An optimizer that writes all its parameters at once. Dynamo of torch 2.6 cannot read `stepping`.
+        if args and type(args[0]) is list and not is_traced() and _state.stepping and not has_torch_function(args[0]):
+            return original(*args, **kwargs)
         if not is_traced() and name not in _overridden:
             target = args[0] if args else kwargs.get("input", kwargs.get("self"))
             targets = target if isinstance(target, list | tuple) else (target,)

@@ -48,17 +48,24 @@ def known() -> bool:
 
 
 def thread_of(node: Any) -> int | None:
-    """The number of the thread that made this node."""
+    """The number of the thread that made this node; None if that is not known, or if the node itself is gone.
+
+    Before torch 2.7 the node of a Function is gone when its results are, and `grad_fn` alone does not keep it.
+    """
     layout = _layout()
-    return None if layout is None else _word(_address(node, layout), layout.word)
+    address = None if layout is None else _address(node, layout)
+    return None if layout is None or address is None else _word(address, layout.word)
 
 
-def _address(node: Any, layout: _Layout) -> int:
+def _address(node: Any, layout: _Layout) -> int | None:
     import torch
 
     is_function = isinstance(node, torch._C._FunctionBase)
     if is_function:
-        node.next_functions  # noqa: B018  (raises if the node itself is gone)
+        try:
+            node.next_functions  # noqa: B018
+        except RuntimeError:  # the node itself is gone
+            return None
     return _word(id(node) + (layout.in_function if is_function else layout.in_object), 0)
 
 

@@ -9,6 +9,7 @@ tensor, and a later statement computes with it and with `.grad`, as if they were
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType
@@ -22,7 +23,7 @@ from outplace.repair.syntax.code import Code
 from outplace.repair.syntax.flow import binds, read_later, reads
 from outplace.runtime.locate import names, sites
 from outplace.runtime.record import log
-from outplace.runtime.record.snapshots import PLAIN
+from outplace.runtime.record.snapshots import PLAIN, unobserved
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.record.user_files import fields_of
 from outplace.runtime.silent import detector, reporting, scan
@@ -32,8 +33,6 @@ from outplace.runtime.silent.marks import items_of
 _BACKWARDS = 12
 """So many backwards are looked at, then the 16th, 32nd and so on."""
 _MOST_ITEMS = 256
-_ALONE = 2
-"""The references to an object that nothing else holds, while `getrefcount` counts them."""
 
 
 class _Due:
@@ -147,13 +146,22 @@ def _reads_last(function: ast.AST, name: str) -> bool:
     return bool(stored and read) and min(read) < max(stored) and _mentions_gradient(function)
 
 
+@functools.cache
+def _alone() -> int:
+    """What `getrefcount` counts for a gradient that nothing else holds. On some versions of torch the leaf is counted."""
+    with unobserved():
+        leaf = torch.zeros(1, device="cpu", requires_grad=True)
+        leaf.grad = torch.zeros(1, device="cpu")
+        return sys.getrefcount(leaf.grad)
+
+
 def _held_leaves(nodes: Iterable[Any]) -> list[torch.Tensor]:
     """The leaves of the graph that have a gradient already, which something else holds."""
     leaves = {}
     for node in nodes:
         for below, _ in node.next_functions:
             leaf: Any = getattr(below, "variable", None)
-            if type(leaf) in PLAIN and type(leaf.grad) in PLAIN and sys.getrefcount(leaf.grad) > _ALONE:
+            if type(leaf) in PLAIN and type(leaf.grad) in PLAIN and sys.getrefcount(leaf.grad) > _alone():
                 leaves[id(leaf)] = leaf
     return list(leaves.values())
 
