@@ -86,7 +86,8 @@ def test_it_names_both_lines_and_the_rewrite():
     with outplace.watch() as watched:
         gradients(saved_result_written, use_reentrant=False)
     (found,) = watched.diagnoses
-    assert (found.tensor.name, found.saved_by.site.text) == ("h", "torch.tanh(x * w)")
+    assert found.tensor.name == "h"
+    assert found.saved_by.site.text.endswith("torch.tanh(x * w)")  # Python 3.10 knows the statement only
     assert [mutation.site.text for mutation in found.mutations] == ["h -= 1"]
     assert "+    h = h - 1" in found.fixes[0].diff
 

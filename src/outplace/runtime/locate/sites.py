@@ -215,12 +215,11 @@ def at_line(filename: str, line: int, function: str, operation: str | None = Non
     if statement is None:
         site = _site(filename, Span(line, line, start, len(text.rstrip().encode())), function)
         return Located(site, filename, None, None)
-    calls = [
-        node
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == operation
-    ]
-    node: ast.AST = calls[0] if len(calls) == 1 else statement
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    named = [node for node in calls if isinstance(node.func, ast.Attribute) and node.func.attr == operation]
+    if not named and isinstance(statement, ast.Expr) and statement.value in calls:
+        named = calls  # if it is the only call
+    node: ast.AST = named[0] if len(named) == 1 else statement
     return Located(_site(filename, _own_span(node), function), filename, node, statement)
 
 

@@ -148,7 +148,7 @@ def _reads_last(function: ast.AST, name: str) -> bool:
 
 @functools.cache
 def _alone() -> int:
-    """What `getrefcount` counts for a gradient that nothing else holds. On some versions of torch the leaf is counted."""
+    """What `getrefcount` counts for a gradient that nothing else holds. Some versions of torch count the leaf."""
     with unobserved():
         leaf = torch.zeros(1, device="cpu", requires_grad=True)
         leaf.grad = torch.zeros(1, device="cpu")

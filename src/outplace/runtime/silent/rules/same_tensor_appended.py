@@ -91,12 +91,12 @@ def _gradient_of(tensor: torch.Tensor) -> str | None:
 
 def _appended_at(line: Instruction) -> str | None:
     """The source of the value that the line appends."""
-    call = sites.at_instruction(line).node
+    call = sites.at_instruction(line, "append").node
     return ast.unparse(call.args[0]) if isinstance(call, ast.Call) and len(call.args) == 1 else None
 
 
 def _list_at(line: Instruction) -> tuple[str, ...]:
-    call = sites.at_instruction(line).node
+    call = sites.at_instruction(line, "append").node
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
         holder, names_of = call.func.value, []
         while isinstance(holder, ast.Attribute):
