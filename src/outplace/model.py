@@ -133,7 +133,7 @@ class Diagnosis:
     """Where it was used again after that."""
     fixes: tuple[Fix, ...] = ()
     notes: tuple[str, ...] = field(default=())
-    """What a reader should know about this evidence: disjoint regions, a write nobody saw, a compiled region."""
+    """What to know about this evidence: disjoint regions, a write that was not recorded, a compiled region."""
     graph: Graph | None = field(default=None, compare=False)
 
 

@@ -106,7 +106,7 @@ def test_what_is_left_is_counted(file, tmp_path):
     done = fix(cwd=tmp_path)
     assert file.read_text() == STEPPED
     why = "OUT202: only a run shows which fix is right. Try outplace run --fix.\n"
-    way = "--unsafe-fixes would do this: Make `loss` anew after the step, with the new weights\n"
+    way = "--unsafe-fixes would do this: Compute `loss` again after the step, with the new weights\n"
     left = f"train.py:7: OUT202 stepped: not fixed; {way}"
     assert (done.returncode, done.stdout) == (1, f"{left}0 fixed, 1 remaining.\n{why}")
 
@@ -117,7 +117,7 @@ def test_where_several_repairs_may_be_meant_all_are_named(file, tmp_path):
     assert file.read_text() == TWO_MEANINGS
     left, first, second, *_ = done.stdout.splitlines()
     assert left == "train.py:14: OUT202 stepped: not fixed; the source does not show which of these is right:"
-    assert first == "  - Make `loss_g` anew after the step, with the new weights"
+    assert first == "  - Compute `loss_g` again after the step, with the new weights"
     assert second.startswith("  - Step after the last backward")
 
 

@@ -20,7 +20,7 @@ PAUSE = 0.1
 
 @contextlib.contextmanager
 def bar(quiet: bool) -> Iterator[Progress | None]:
-    """The function to report progress to; None if nobody would see it."""
+    """The function to report progress to; None if stderr is no terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

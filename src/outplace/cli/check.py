@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STATISTICS = ("text", "concise", "json")
 """The formats that `--statistics` can have."""
 FOR_MACHINES = ("json", "junit", "sarif", "gitlab")
-"""Formats that nobody reads: what went wrong is also said on stderr."""
+"""Formats for programs. With these, errors are also printed to stderr."""
 WITH_FIXES = ("text", "json", "sarif")
 """Formats that show how a finding can be fixed."""
 

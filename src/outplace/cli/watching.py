@@ -20,7 +20,7 @@ _CLEAR = "\x1b[2J\x1b[H"
 
 
 class Check(Protocol):
-    """One check, made anew each time, because the configuration may change, too."""
+    """One check. It is created for each run, because the configuration may change, too."""
 
     def run(self) -> int:
         """Checks and reports."""
@@ -40,7 +40,7 @@ def watch(make: Callable[[], Check]) -> int:
             print("outplace: watching for changes; stop with Ctrl-C", file=sys.stderr, flush=True)
             while _state(check) == before:
                 time.sleep(PAUSE)
-            check = _anew(make, check)
+            check = _fresh_check(make, check)
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 0
@@ -52,13 +52,13 @@ def _once(check: Check) -> None:
     linecache.clearcache()
     try:
         check.run()
-    except OutplaceError as error:  # a file may be half-written or gone; the next change may mend it
+    except OutplaceError as error:  # a file may be half-written or gone; the next change may repair it
         error.show()
     sys.stdout.flush()
     gc.collect()
 
 
-def _anew(make: Callable[[], Check], last: Check) -> Check:
+def _fresh_check(make: Callable[[], Check], last: Check) -> Check:
     try:
         return make()
     except OutplaceError as error:  # a mistake in the configuration

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 MOST_TOKENS = 300_000
-"""The tree of so many words and signs takes about 170 MB. The largest files that people write have fewer."""
+"""The syntax tree of this many tokens takes about 170 MB. The largest files written by hand have fewer."""
 MOST_TOKENS_TO_REPAIR = 100_000
 """A repair holds about five trees at a time. The largest file of torch that a person wrote has 58,000."""
 _MOST_LOOKS = 10_000_000_000

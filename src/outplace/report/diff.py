@@ -87,7 +87,7 @@ def render_diff(diff: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
 
 
 def _readable(text: str) -> str:
-    """A line, cut where nobody reads any more: a program may have a line of some megabytes."""
+    """A line, shortened: a program may have lines of several megabytes."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 

@@ -115,7 +115,7 @@ def _multi_view(hit: Hit) -> str:
     if hit.detail == "read later":
         return (
             "this changes a tensor, and one of several views of it (unbind, split, chunk, iteration) that were made "
-            "before is read after it: make them anew"
+            "before is read after it: make them again"
         )
     return "one of several views made by one call (unbind, split, chunk, iteration) is modified in place"
 

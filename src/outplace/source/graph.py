@@ -287,7 +287,7 @@ class Hits(list[Hit]):
         return id(place.node) in self._at
 
     def are_enough_at(self, place: Place) -> bool:
-        """True if there are so many hits at this place that another would add nothing."""
+        """True if this place already has as many hits as a report can use."""
         return self._at.get(id(place.node), 0) > 4 * _MOST_ALIKE
 
 

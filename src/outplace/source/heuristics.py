@@ -149,7 +149,7 @@ def is_parameter_name(attribute: str) -> bool:
 
 
 def is_update_name(function: str) -> bool:
-    """Belief: a function called `reset_...`, `update_...`, `clip_...` changes a leaf for good; it computes nothing.
+    """Belief: a function called `reset_...`, `update_...`, `clip_...` updates a leaf permanently; it computes nothing.
 
     If wrong: `fix` puts a step of the computation under `no_grad`; the proof by running finds that.
     """

@@ -31,7 +31,7 @@ _MOST_COPIES = 16
 _MOST_NAMES = 1000
 """So many of the latest names of each scope are looked at for each write,"""
 _MOST_LOOKS = 64
-"""and so many other views of what it writes."""
+"""How many other views of what it writes are compared."""
 _MOST_STALE = 32
 """So many of the latest updates are remembered of each name or container."""
 
@@ -77,7 +77,7 @@ def note_item(holder: Value, node: ast.AST) -> None:
             written = list(_written(_values(option), node))
             for other in option.copies if written else ():
                 held = set(map(id, _values(other))) if other is not option else set[int]()
-                _spoil(other, "", *((tensor, write, None) for tensor, write in written if id(tensor) in held))
+                _mark_stale(other, "", *((tensor, write, None) for tensor, write in written if id(tensor) in held))
 
 
 def note_name(interpreter: Interpreter, target: ast.Name, old: Value, node: ast.AST) -> None:
@@ -88,7 +88,7 @@ def note_name(interpreter: Interpreter, target: ast.Name, old: Value, node: ast.
         held = False
         for holder, name in _elsewhere(interpreter, tensor, target.id):
             held = True
-            _spoil(holder, name, (tensor, write, update))
+            _mark_stale(holder, name, (tensor, write, update))
         # A function that changes its argument by design is called with temporaries, too.
         update.two |= (
             not held and isinstance(node, ast.AugAssign) and not any(tensor is argument for argument in arguments)
@@ -111,10 +111,10 @@ def note_step(interpreter: Interpreter, node: ast.AST, stepped: list[tuple[Tenso
     for frame in interpreter.frames:
         for name, value in frame.scope.names.items():
             if isinstance(value, Tensor) and id(value) in writes:
-                _spoil(frame.scope, name, (value, writes[id(value)], update))
+                _mark_stale(frame.scope, name, (value, writes[id(value)], update))
 
 
-def _spoil(holder: Scope | Container, name: str, *entries: Stale) -> None:
+def _mark_stale(holder: Scope | Container, name: str, *entries: Stale) -> None:
     if isinstance(holder, Scope):
         holder.stale = {**holder.stale, name: (*holder.stale.get(name, ()), *entries)[-_MOST_STALE:]}
     else:

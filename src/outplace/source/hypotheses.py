@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from outplace.source.interpreter import Interpreter
 
 _KEPT_BEFORE = "kept before"
-"""How an argument is saved that whoever computed it may keep."""
+"""How an argument is saved that the operation which computed it may have saved."""
 
 KINDS = {"saved", "stepped", "multi-view", "leaf", "leaf-view", "expanded", "nograd-view", "custom-view"}
 """The kinds of bugs that can depend on a hypothesis."""
@@ -104,7 +104,10 @@ def arguments(interpreter: Interpreter, function: Function, skipped: int, called
 
 
 def _may_be_kept(function: Function) -> bool:
-    """May whoever computed its arguments keep them? Not if it is called for its writes, or given data or copies."""
+    """May the operations that computed its arguments have saved them?
+
+    Not if it is called for its writes, or gets data or copies.
+    """
     node, owner = function.node, function.owner
     if isinstance(node, ast.Lambda):
         return True
@@ -215,12 +218,12 @@ class _Uses:
             elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
                 self.optional.update(_named(node.left))
             elif isinstance(node, (ast.For, ast.comprehension)):
-                self.sequences.update(_gone_through(node.iter))
+                self.sequences.update(_iterates_over(node.iter))
             elif isinstance(node, ast.Starred) or _is_unpacking(node):
                 self.sequences.update(_named(node.value))  # type: ignore[attr-defined]
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 self.called.add(node.func.id)
-                self.sequences.update(_gone_through(node) if node.func.id == "len" else ())
+                self.sequences.update(_iterates_over(node) if node.func.id == "len" else ())
 
     def takes_network(self, argument: ast.arg) -> bool:
         """Is it asked for what only networks have, or annotated as a module: `nn.Module`, `nn.Conv2d`?"""
@@ -236,7 +239,7 @@ def _named(node: ast.expr) -> list[str]:
     return [node.id] if isinstance(node, ast.Name) else []
 
 
-def _gone_through(iterable: ast.expr) -> Iterator[str]:
+def _iterates_over(iterable: ast.expr) -> Iterator[str]:
     if isinstance(iterable, ast.Name):
         yield iterable.id
     elif isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name):

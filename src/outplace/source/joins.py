@@ -42,7 +42,7 @@ def narrowed(choice: Choice, path: Path) -> Value:
 
 _MOST_OPTIONS = 4
 _MOST_ARMS = 200
-"""A tensor that is there only if so many branches are taken counts as unknown: each use compares its whole path."""
+"""A tensor behind more branches than this counts as unknown, because each use compares its whole path."""
 
 
 def join(values: list[Value]) -> Value:

@@ -37,7 +37,7 @@ def overlap(written: Region | None, read: Region | None) -> bool:
 
 
 def apart(one: Region | None, other: Region | None, least: int = _SIZES.start) -> bool:
-    """Have two blocks of one tensor surely nothing in common, if it has at least so many of them?"""
+    """Do two blocks of one tensor surely not overlap, if the tensor has at least this many blocks?"""
     first, second = one or (), other or ()
     if TURNED in first or TURNED in second:
         return False

@@ -107,9 +107,9 @@ class Hypothesis(Interpreter):
 
         if self._holder is None and self._end == (0, 0):
             self.tape.noticed_writes = []
-        self.tape.backward = self._unheard(self.tape.backward)  # type: ignore[method-assign]
+        self.tape.backward = self._without_notes(self.tape.backward)  # type: ignore[method-assign]
 
-    def _unheard(self, backward: Callable[..., None]) -> Callable[..., None]:
+    def _without_notes(self, backward: Callable[..., None]) -> Callable[..., None]:
         """A backward wants what was saved, as it was: its reads ask for no write."""
 
         def run(*args: object, **keywords: object) -> None:

@@ -222,11 +222,11 @@ class Tape:
                         swaps.add((write.place.function, hit.certain))
             # A value is swapped and put back: the other half of the swap is a part of the bug.
             for function, sure in swaps:
-                for write in self._untold(save.storage, function, sure):
+                for write in self._not_yet_reported(save.storage, function, sure):
                     if not self.hits.are_enough_at(write.place):
                         self.hits.append(Hit("silent-data", write, write.place, sure, node, save))
 
-    def _untold(self, storage: Storage, function: str, certain: bool) -> list[Write]:
+    def _not_yet_reported(self, storage: Storage, function: str, certain: bool) -> list[Write]:
         """The untracked writes of a function to a storage: all for the first saves, then those that are new."""
         count, since = self._swapped.get((id(storage), function, certain), (0, 0))
         writes = storage.writes if count < _MOST_SWAPS else storage.writes_since(since)

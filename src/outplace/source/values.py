@@ -330,7 +330,7 @@ class Class(Value):
         self._lineage: list[Value] | None = None
 
     def lineage(self) -> list[Value]:
-        """Returns the class and its bases, depth first (classes of the project and of torch), at most so many."""
+        """Returns the class and its bases, depth first (classes of the project and of torch), up to a limit."""
         if self._lineage is None:
             found: dict[Value, None] = {self: None}
             for base in self.bases:
@@ -443,7 +443,7 @@ class Layer(Value):
         self.computed: dict[str, list[Value]] = {}
         """For each parametrized parameter: what computes it at each read (`register_parametrization`)."""
         self.recomputed: dict[str, Path] = {}
-        """The parameters that each read, or each forward, computes anew, with the path on which that holds."""
+        """The parameters that each read, or each forward, computes again, with the path on which that holds."""
 
 
 class Optimizer(Value):

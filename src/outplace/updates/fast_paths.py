@@ -18,7 +18,7 @@ from outplace.updates import cached_tensors, masked_set, mode, parts, repeated_i
 REFUSED_BY_ATEN = (IndexError, RuntimeError)
 """Raised for an index out of range, and for tensors on different devices."""
 WHERE_ELEMENTS_ON_CUDA = 1 << 24
-"""Below so many elements `torch.where` is the best choice for any mask and dtype."""
+"""Below this many elements `torch.where` is the best choice for any mask and dtype."""
 INDEX_COPY_ELEMENTS = 1 << 20, 1 << 24
 """From here on, on the CPU and on CUDA, `index_copy` beats `index_put`, although negative indices must be replaced."""
 FEW_ENTRIES = 1024

@@ -15,7 +15,7 @@ from torch import Tensor
 from outplace.updates import autograd, cached_tensors, cpu_masks, cuda_kernels, mode, values
 
 SMALL_ON_CPU = 1 << 14
-"""From so many elements on the CPU's own kernels are faster than `where`."""
+"""From this many elements on, the kernels for the CPU are faster than `where`."""
 KERNEL_BYTES_RECORDED = 1 << 28
 """From this size of x on our kernels are the fastest with gradients: below, the device waits for Python's backward."""
 FILL_ELEMENTS = 1 << 24

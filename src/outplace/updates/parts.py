@@ -17,15 +17,15 @@ from outplace.updates import autograd, cached_tensors, cuda_kernels, mode, value
 from outplace.updates.index import extent
 
 CAT, CAT_RECORDED, CAT_BLOCK = 1 << 22, 1 << 24, 1 << 25
-"""Below so many elements `split` and `cat` is the fastest on CUDA: without gradients, with them, and for tensors that
+"""Below this many elements `split` and `cat` is the fastest on CUDA: without gradients, with them, and for tensors that
 replace one block of memory.
 """
 KERNEL_BYTES_RECORDED = 1 << 29
 """From this size of x on our kernels are the fastest with gradients: below, the device waits for Python's backward."""
 INDEXED = 1 << 14
-"""Below so many elements an index tensor is the fastest on the CPU, with gradients."""
+"""Below this many elements an index tensor is the fastest on the CPU, with gradients."""
 PIECES_BYTES, PIECES_SHARE = 1 << 22, 1 / 16
-"""From so many bytes on, and for such a share of x, the CPU is faster if it copies nothing that is then replaced."""
+"""From this many bytes on, and for this share of x, the CPU is faster without copying what is then replaced."""
 
 
 class Part:

@@ -154,7 +154,7 @@ def test_two_meanings_are_left_and_named():
     done = repaired(source)
     assert done.text == source
     (titles,) = done.meanings.values()
-    assert [title.split()[0] for title in titles] == ["Make", "Step"]
+    assert [title.split()[0] for title in titles] == ["Compute", "Step"]
 
 
 SHOWN = BOTH_FIRST.replace("opt_d.zero_grad()\n", "print(loss_d.item(), loss_g.item())\nopt_d.zero_grad()\n")

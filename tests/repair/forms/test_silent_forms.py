@@ -23,7 +23,7 @@ def moved(source: str) -> str | None:
     lines = source.splitlines()
     write, backward = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("# write", "# backward"))
     moment = Moment("a.py", write, backward, by_optimizer=False)
-    earlier = next(step_order.update_waits(Code("a.py", source), moment, Files({"a.py": source})), None)
+    earlier = next(step_order.update_after_backward(Code("a.py", source), moment, Files({"a.py": source})), None)
     return None if earlier is None else apply(source, earlier.edits)
 
 
@@ -134,7 +134,7 @@ def test_the_optimizer_is_made_after_the_last_layer():
     ],
 )
 def test_what_is_kept_is_a_copy(source, name, after):
-    found = silent.kept_copies(Code("a.py", source), name)
+    found = silent.cloned_appends(Code("a.py", source), name)
     assert [apply(source, edits) for edits in found] == ([] if after is None else [after])
 
 

@@ -55,5 +55,5 @@ def test_a_weight_that_is_kept_for_all_steps() -> None:
     assert found.tensor.name == "net.weight"
     assert "`parametrize.cached()` keeps net.weight" in found.why
     assert [fix.title for fix in found.fixes] == [
-        "Begin `with parametrize.cached():` anew in every step, inside the loop: net.weight is then computed anew."
+        "Enter `with parametrize.cached():` in every step, inside the loop: net.weight is then computed again."
     ]

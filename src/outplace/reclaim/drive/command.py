@@ -48,7 +48,7 @@ class Command:
         self._reclaim = Reclaim(self._trials, everything, prove, recompute)
         self._fix, self._diff, self._json, self._html = fix, diff, json_path, html_path
         self.written = ""
-        """The files that have been changed for good."""
+        """The files that stay changed."""
 
     def run(self) -> int:
         """Runs the command. Exits with 0, or with the program's own exit code if the program fails."""

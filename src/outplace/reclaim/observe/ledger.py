@@ -315,7 +315,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         """Records the end of a backward."""
         begun.ended = max(self._now, begun.began)
         self._backward = None
-        self._highest = 0.0  # the next step climbs anew
+        self._highest = 0.0  # the next step has a peak of its own
 
     def stepped(self) -> None:
         """An optimizer has stepped."""

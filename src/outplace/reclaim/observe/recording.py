@@ -33,7 +33,7 @@ class Storage:
     maker: int | None = None
     """The operation that made it; None where it was there when it was first seen."""
     slack: int = 0
-    """Bytes beside it that CUDA's allocator could hand to nobody else."""
+    """Bytes of its block that CUDA's allocator cannot use for other storages."""
 
 
 @dataclass(frozen=True)

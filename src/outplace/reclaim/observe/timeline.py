@@ -20,7 +20,7 @@ class Change:
     merged: dict[int, int] = field(default_factory=dict)
     """Storages that are never made, and the one that each lies in instead."""
     keeps: frozenset[int] = frozenset()
-    """Storages that nobody may overwrite now: the rewritten operation needs them for its backward."""
+    """Storages that must not be overwritten now: the rewritten operation needs them for its backward."""
     gaps: dict[int, Life] = field(default_factory=dict)
     """Times in which a storage is not there: what it has is computed again after them."""
     longer: dict[int, int] = field(default_factory=dict)

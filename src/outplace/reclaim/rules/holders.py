@@ -40,7 +40,7 @@ def site_of(code: Code, node: ast.expr | ast.stmt) -> Site:
 
 
 def may_overwrite(files: Files, code: Code, operand: ast.expr) -> bool:
-    """Is the value of this expression held by nobody else, on every path?"""
+    """Does nothing else hold the value of this expression, on any path?"""
     if isinstance(operand, ast.BinOp | ast.UnaryOp):
         return True
     statement = code.statement(operand)
@@ -76,5 +76,5 @@ def _returns_own_tensors(files: Files, code: Code, function: Function) -> bool:
 
 
 def _is_unused_later(files: Files, code: Code, value: ast.expr) -> bool:
-    """Will nobody read the tensor after this, whoever calls the function?"""
+    """Is the tensor never read after this, whatever function is the caller?"""
     return facts_of_value(files, code, value, for_any_caller=True).may_rebind == "yes"

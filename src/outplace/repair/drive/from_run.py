@@ -339,7 +339,7 @@ def _fails_later(before: Evidence, after: Evidence) -> bool:
     """Does the program now fail for another reason, and not earlier than before?"""
     old = [identity(diagnosis) for diagnosis in before.diagnoses]
     new = [identity(diagnosis) for diagnosis in after.diagnoses]
-    return bool(new) and _less(old, new) and len(after.roots) >= len(before.roots)
+    return bool(new) and _all_repaired_but_silent(old, new) and len(after.roots) >= len(before.roots)
 
 
 def _same_values(
@@ -414,7 +414,7 @@ def _same_as_meant(earlier: Evidence | None, reference: Evidence) -> bool:
     return same_roots(earlier, reference) and same_gradients(earlier, reference)[0]
 
 
-def _less(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
+def _all_repaired_but_silent(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
     """Are all bugs repaired? If there were errors, silent bugs may remain for the next round."""
     still_there = [bug for bug in new if bug in old]
     silent = [bug for bug in old if bug[0].startswith("silent")]

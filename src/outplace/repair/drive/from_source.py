@@ -217,10 +217,12 @@ class _Repair:
         """The findings to fix that can be tried now."""
         waiting = [finding for finding in findings if self._is_to_fix(finding) and finding.site.function not in unsound]
         if any(not is_silent(finding) for finding in waiting):
-            waiting += [finding for finding in findings if self.is_selected(finding) and _doubtful(finding)]
+            waiting += [finding for finding in findings if self.is_selected(finding) and _goes_with_errors(finding)]
         refused = {_line(finding) for finding in findings if _is_refused(finding)}
         waiting = [finding for finding in waiting if _essence(finding) not in self._not_to_fix]
-        return [finding for finding in waiting if _key(finding) not in given_up and not _is_idle(finding, refused)]
+        return [
+            finding for finding in waiting if _key(finding) not in given_up and not _is_refused_write(finding, refused)
+        ]
 
     def _functions_left_wrong(self, finding: Finding, findings: list[Finding]) -> set[str]:
         """The functions that stay wrong because this silent bug cannot be fixed."""
@@ -383,7 +385,7 @@ def _lies_in(code: Code, function: Function, candidate: Candidate) -> bool:
     return len(candidate.edits) == 1 and bool(edits) and all(start <= edit.start <= edit.end <= end for edit in edits)
 
 
-def _doubtful(finding: Finding) -> bool:
+def _goes_with_errors(finding: Finding) -> bool:
     """Is it a warning that must be fixed with the errors? Without them nothing would show this bug."""
     views = finding.code == SAME_VIEW_APPENDED.code
     return finding.severity == "warning" and (finding.kind == "silent-data" or views)
@@ -398,7 +400,7 @@ def _line(finding: Finding) -> tuple[str, int]:
     return finding.site.file, finding.site.line
 
 
-def _is_idle(finding: Finding, refused: Collection[tuple[str, int]]) -> bool:
+def _is_refused_write(finding: Finding, refused: Collection[tuple[str, int]]) -> bool:
     """Is it a write that PyTorch refuses? It overwrites nothing until that is fixed."""
     return finding.code.startswith("OUT2") and _line(finding) in refused
 

@@ -137,7 +137,7 @@ class Started:
 
 
 def _ended_child() -> int | None:
-    """A child of ours that has ended, and whose end nobody has asked about."""
+    """A child process that has ended and was not waited for."""
     with contextlib.suppress(OSError, AttributeError):  # there are no children, or no such function (macOS, Windows)
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         return None if found is None else found.si_pid

@@ -42,11 +42,13 @@ def operands(node: ast.expr | ast.stmt) -> list[ast.expr]:
     else:
         return []
     return [
-        operand for operand in found if isinstance(operand, ast.Name | ast.Attribute | ast.Subscript) or _asks(operand)
+        operand
+        for operand in found
+        if isinstance(operand, ast.Name | ast.Attribute | ast.Subscript) or _is_getter_call(operand)
     ]
 
 
-def _asks(node: ast.expr) -> bool:
+def _is_getter_call(node: ast.expr) -> bool:
     """`self.memory.get()`: a method without arguments may return a stored tensor."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords)
 

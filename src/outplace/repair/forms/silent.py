@@ -61,7 +61,7 @@ def _name(statement: ast.stmt) -> str | None:
     return target.id if isinstance(target, ast.Name) else None
 
 
-def kept_state(code: Code, written: str | None = None) -> list[list[Edit]]:
+def copied_state_dicts(code: Code, written: str | None = None) -> list[list[Edit]]:
     """A deep copy for each `model.state_dict()` that is stored; first for the name that is written."""
     found: list[list[Edit]] = []
     first = 0
@@ -112,7 +112,7 @@ def own_parts(code: Code) -> list[list[Edit]]:
     return [code.followed(".clone()", call) for call in calls]
 
 
-def samples(code: Code) -> list[Edit]:
+def copied_samples(code: Code) -> list[Edit]:
     """A deep copy of `self.data[index]`, if the index is an argument of a method and the class has a `__getitem__`."""
     edits: list[Edit] = []
     for owner in code.every(ast.ClassDef):
@@ -136,7 +136,7 @@ def _handed_items(code: Code, function: ast.FunctionDef) -> list[ast.Subscript]:
     ]
 
 
-def handed_out(place: Place) -> list[Edit]:
+def copied_returns(place: Place) -> list[Edit]:
     """`return self.state`, `return self.buffer.numpy()` of an object that changes it later: a copy each time."""
     owner = place.code.class_of(place.node)
     returned = [node.value for node in ast.walk(owner) if isinstance(node, ast.Return)] if owner is not None else []
@@ -155,7 +155,7 @@ def _is_array_of_own(returned: ast.expr) -> bool:
     return is_array and ast.unparse(root_of(returned)).startswith("self.")
 
 
-def kept_arrays(code: Code) -> list[Edit]:
+def copied_arrays(code: Code) -> list[Edit]:
     """Copies of appended values that share memory: `torch.from_numpy(a)`, `x.numpy()`, a function that returns one.
 
     If an entry has several of them, the first may have been changed before it is copied.
@@ -258,7 +258,7 @@ def _is_bound_in(node: ast.ListComp) -> bool:
     return isinstance(node.elt, ast.Name) and node.elt.id in bound
 
 
-def kept_copies(code: Code, name: str) -> list[list[Edit]]:
+def cloned_appends(code: Code, name: str) -> list[list[Edit]]:
     """A clone wherever this tensor is appended to a list, or stored in a list or a dict. The same for gradients."""
     kept = [value for node in ast.walk(code.tree) if (value := _kept_by(node, name)) is not None]
     return [code.followed(".clone()", *kept)] if kept else []
@@ -285,7 +285,7 @@ def _is_gradient(value: ast.expr) -> bool:
     return isinstance(value, ast.Attribute) and value.attr == "grad"
 
 
-def kept_parameters(code: Code) -> list[list[Edit]]:
+def cloned_parameters(code: Code) -> list[list[Edit]]:
     """Clones in comprehensions that store the parameters themselves."""
     found: list[list[Edit]] = []
     for node in ast.walk(code.tree):

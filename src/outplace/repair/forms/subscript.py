@@ -194,10 +194,10 @@ def _own_mask(index: ast.expr, tensor: ast.expr, place: Place) -> bool:
         return isinstance(index.ops[0], orders) and any(_of_shape(side, tensor) for side in sides)
     if isinstance(index, ast.Call) and isinstance(index.func, ast.Attribute) and always_kind(index.func.attr) == "bool":
         return _of_shape(index.func.value, tensor) or (len(index.args) == 1 and _of_shape(index.args[0], tensor))
-    return isinstance(index, ast.Name) and _names_own_mask(index.id, tensor, place)
+    return isinstance(index, ast.Name) and _is_name_of_own_mask(index.id, tensor, place)
 
 
-def _names_own_mask(name: str, tensor: ast.expr, place: Place) -> bool:
+def _is_name_of_own_mask(name: str, tensor: ast.expr, place: Place) -> bool:
     """Is the name bound once, to a mask of the tensor, and is the tensor not rebound since?"""
     found = list(bindings(place.code, place.statement, name))
     assignment = found[0] if len(found) == 1 else None

@@ -125,12 +125,12 @@ class _Reader:
         start, stop = self._rounds(counter)
         if self._sum(stop, ahead) != self._size():
             raise _NoList
-        self._stays(result, counter, [*between, loop])
+        self._check_names_stay(result, counter, [*between, loop])
         edits = [*self._beginning(result, between, start + ahead)]
         for statement in self.writes:
             if self._place(statement.targets[0]) != (self.dim, (counter, ahead)):
                 raise _NoList
-            self._is_own(statement.value)
+            self._check_never_written(statement.value)
             edits += _around(code, statement, f"{self.name}.append(", ")")
         edits += self._reads(counter, start, ahead)
         return _Table(self.name, self.dim, self.entry.text, tuple(edits))
@@ -215,10 +215,10 @@ class _Reader:
                 raise _NoList
             if self._place(write.targets[0]) != (self.dim, ("", index)):
                 raise _NoList
-            self._is_own(write.value)
+            self._check_never_written(write.value)
             yield write
 
-    def _stays(self, made: ast.Assign, counter: str, later: list[ast.stmt]) -> None:
+    def _check_names_stay(self, made: ast.Assign, counter: str, later: list[ast.stmt]) -> None:
         """Checks that the sizes and the counter are not rebound, and that no function sees the list."""
         names = names_in(made.value)
         stored = [
@@ -302,13 +302,13 @@ class _Reader:
         around = next((entry for entry in self.loop.body if item in ast.walk(entry)), self.loop)
         written_at = max(statement.lineno for statement in self.writes)
         earlier = offset < ahead or (offset == ahead and around.lineno > written_at)
-        from_the_end = self._least(item, counter, start) + offset < 0
+        from_the_end = self._least_counter(item, counter, start) + offset < 0
         if dim != self.dim or name != counter or not earlier or from_the_end:
             raise _NoList
         elements = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
         return self.code.replaced(item, f"{self.name}[{self.code.segment(elements[self.dim])}]{rest}")
 
-    def _least(self, node: ast.AST, counter: str, start: int) -> int:
+    def _least_counter(self, node: ast.AST, counter: str, start: int) -> int:
         """The smallest value of the counter where this node runs."""
         least, child = start, node
         for above in self.code.above(node):
@@ -374,7 +374,7 @@ class _Reader:
     def _sum(self, one: _Linear, number: int) -> _Linear:
         return one[0], one[1] + number
 
-    def _is_own(self, value: ast.expr) -> None:
+    def _check_never_written(self, value: ast.expr) -> None:
         """Is the value never written afterwards? An entry of a list is the tensor itself, not a copy."""
         facts = facts_of_value(self.files, self.code, value)
         if facts.written or facts.unclear:

@@ -29,7 +29,7 @@ def copies_for_backward(place: Place) -> Iterator[Candidate]:
     for index, (site, saved_as) in enumerate(place.bug.savers):
         code = place.files.code(site.file)
         node = code.at(site) if code is not None else None
-        if code is None or node is None or _writes_unseen(place, site):
+        if code is None or node is None or _writes_invisibly(place, site):
             break
         if index == 0:
             alone += _copy_for_function(place, code, node, sure and not several)
@@ -74,7 +74,7 @@ def _ways(place: Place, code: Code, node: ast.expr | ast.stmt, saved_as: str) ->
         yield followed
         return
     doubtful = saved_as and place.bug.from_run
-    yield from _operand_copies(place, code, _in_doubt(code, node) if doubtful else node, saved_as)
+    yield from _operand_copies(place, code, _node_or_statement(code, node) if doubtful else node, saved_as)
 
 
 class _Way(NamedTuple):
@@ -142,23 +142,23 @@ def _operand_copies(place: Place, code: Code, node: ast.expr | ast.stmt, saved_a
         yield _Way("Let backward keep copies", tuple(clone.edit for clone in clones), False)
 
 
-def _in_doubt(code: Code, node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
+def _node_or_statement(code: Code, node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
     """Is it unsure what saved the tensor? A run knows only the call before it: in `f(x) @ w` it may be the product."""
     statement = code.statement(node) if isinstance(node, ast.Call) else None
     return statement if isinstance(statement, ast.Assign | ast.Return | ast.Expr | ast.AnnAssign) else node
 
 
-def _writes_unseen(place: Place, site: Site) -> bool:
+def _writes_invisibly(place: Place, site: Site) -> bool:
     """Does this operation write in a way that the source does not show (`getattr(x, "add_")(1)`)?
 
     It would write the copy instead of the tensor.
     """
     here = [write for write in place.bug.writes if (write.file, write.line) == (site.file, site.line)]
     places = [place_at(place.files, place.bug, item) for item in here]
-    return any(item is None or (item.target is None and not _shows_parts(item.statement)) for item in places)
+    return any(item is None or (item.target is None and not _assigns_to_parts(item.statement)) for item in places)
 
 
-def _shows_parts(statement: ast.stmt) -> bool:
+def _assigns_to_parts(statement: ast.stmt) -> bool:
     """`self.h[i], self.c[i] = cell(x)`: does it assign to parts of several tensors?"""
     targets = flat(statement.targets) if isinstance(statement, ast.Assign) else []
     return any(isinstance(target, ast.Subscript) for target in targets)

@@ -37,7 +37,7 @@ def plain(place: Place) -> Iterator[Rewrite]:
     here = place.code.path
     for title, edits in _plain_here(place):
         yield Rewrite(title, {here: tuple(edits)})
-    for copy in _copies(place):
+    for copy in _copies_of_the_whole(place):
         yield Rewrite(f"Write into a copy of `{place.path}`", {here: tuple(copy)}, once=True)
     call = place.node if isinstance(place.node, ast.Call) else None
     if call is not None and place.target is None:
@@ -77,7 +77,7 @@ def _plain_here(place: Place) -> Iterator[tuple[Title, list[Edit]]]:
             yield f"Use `{name.removesuffix('_')}`, which makes a new tensor", edits
 
 
-def _copies(place: Place) -> Iterator[list[Edit]]:
+def _copies_of_the_whole(place: Place) -> Iterator[list[Edit]]:
     """`x = x.clone()` before a write to a part of `x`."""
     call = place.node.value if isinstance(place.node, ast.Expr) else place.node
     if place.whole or (isinstance(call, ast.Call) and inplace_flag.dropped(place.code, call)):

@@ -1,7 +1,7 @@
 """A copy where the written tensor comes from: `scores = convert(x).clone()`, and the write stays as it is.
 
-The analysis has followed the memory: it tells which expressions gave it before the write. The nearest one whose copy
-nobody misses gets it.
+The analysis has followed the memory: it knows which expressions returned it before the write. The copy goes to the
+nearest one for which no other code must see the write.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def own_memory(place: Place) -> Iterator[Candidate]:
 
 
 def _nearest(place: Place, trail: tuple[Span, ...]) -> tuple[Code, ast.expr] | None:
-    """The latest expression of a trail whose copy nobody misses."""
+    """The latest expression of a trail that can be copied: no other code must see the write."""
     for code, node in islice(_sources(place, trail), _MOST_ASKED):
         facts = facts_of_value(place.files, code, node, until_written=True)
         elsewhere = [read for read in facts.reads if not (_is_for_a_value(place) and _is_of_another(read))]

@@ -27,7 +27,7 @@ _SAVED = {"OUT1": "made here", "OUT2": "saved here", "OUT3": "saved here"}
 _WRITES = {"stepped": "updated here", "detached": "detached here"}
 _REFUSED = "refused here"
 _MOST_IN_FULL = 500
-"""If a file has more findings, the others get one line each: nobody reads on, and each takes two milliseconds."""
+"""If a file has more findings, the others get one line each: an excerpt takes two milliseconds."""
 
 
 def render(result: Result, console: Console, quiet: bool = False) -> None:

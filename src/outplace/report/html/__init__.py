@@ -28,7 +28,7 @@ _MOST_NAMED = 100
 
 @dataclass(frozen=True)
 class Section:
-    """A further part of a page. `html` is put in as it stands: whoever makes it escapes what users wrote."""
+    """A further part of a page. `html` is inserted unchanged: its author must escape the texts of users."""
 
     title: str
     html: str

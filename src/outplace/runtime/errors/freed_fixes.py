@@ -27,14 +27,14 @@ one forward, or one loss twice.
 """
 
 _KEEP_VALUES = "Take `.detach()` of it where it is kept for the next step, or where the next step takes it up."
-_ANEW = "If it is to be trained: compute {name} anew in every step."
+_ANEW = "If it is to be trained: compute {name} again in every step."
 _CONSTANT = "If it is not: take `.detach()` of it where it is computed."
-_CACHED_ANEW = "Begin `with parametrize.cached():` anew in every step, inside the loop: {name} is then computed anew."
+_CACHED_ANEW = "Enter `with parametrize.cached():` in every step, inside the loop: {name} is then computed again."
 _ADD = "Add the losses and run one backward: `(first + second).backward()`."
 _CUT_ONE = "Use `{name}.detach()` in the loss that is not to train what {name} was computed from."
 _BOTH_FIRST = "Run both backwards before the optimizers step."
 _RETAIN = "Give the first backward `retain_graph=True`: no optimizer has changed since what both go through."
-_LOSS_ANEW = "Compute the loss anew before each backward, or run backward once."
+_LOSS_ANEW = "Compute the loss again before each backward, or run backward once."
 _TWICE = "Give the first backward `retain_graph=True`, where the same gradient is meant to be added twice."
 _FOR_THE_LOG = (
     "If the sum is only for the log: add `.detach()` (or `.item()`) of each loss to it, and run backward on the loss "

@@ -292,7 +292,7 @@ def _why(story: Story, name: str | None, saved_by: SavedTensor) -> str:
             "backward has freed its graph, and this one needs it again."
         )
     if story == "same":
-        return f"{freed} {name or 'This loss'} has gone backward before, and nothing was computed anew since."
+        return f"{freed} {name or 'This loss'} has gone backward before, and was not computed again since."
     if name is None:
         return f"{freed} This loss shares a part of its graph with one that has gone backward before."
     return f"{freed} {name} is part of two losses: the first one's backward has freed what both need."

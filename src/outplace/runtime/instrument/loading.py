@@ -80,7 +80,7 @@ _read_code: Any = runpy._get_code_from_file  # type: ignore[attr-defined]
 def get_code_with_marks(self: Any, fullname: str) -> Any:
     """Replaces SourceFileLoader's method. It writes no .pyc of these files, which would hold code with marks.
 
-    If there is a .pyc, Python looks at it first: it warns if it has to compile the module anew, and only then. A module
+    If there is a .pyc, Python looks at it first: it warns only if it has to compile the module again. A module
     that cannot be compiled is left to Python, which raises its own error. So are loaders that compile in other ways.
     """
     if type(self) is _SourceFileLoader:

@@ -37,7 +37,7 @@ def _for(interpreter: Interpreter, node: ast.For) -> int:
 
 
 _LATER = 2
-"""If a loop decides by its number (`if i % 10 == 0`), so many rounds more, whose number may be any."""
+"""If a loop tests its counter (`if i % 10 == 0`): the number of further iterations, with an unknown counter."""
 
 
 def _tests_its_number(node: ast.For, later: Value) -> bool:

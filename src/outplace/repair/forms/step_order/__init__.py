@@ -37,7 +37,7 @@ from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.files import Files
 from outplace.repair.syntax.moves import needed
 
-__all__ = ["Reordering", "moments", "reorderings", "update_before_the_forward", "update_waits"]
+__all__ = ["Reordering", "moments", "reorderings", "update_after_backward", "update_before_the_forward"]
 
 
 def reorderings(
@@ -51,8 +51,8 @@ def reorderings(
     if order is None:
         return
     if not moment.by_optimizer:
-        yield from steps_wait.update_waits(order)
-        if order.in_one_round and takes_gradients(code, order.outer_step):
+        yield from steps_wait.update_after_backward(order)
+        if order.in_one_iteration and takes_gradients(code, order.outer_step):
             yield from run_again.after_an_update(order)
         return
     unused = moment.from_source and Training(order).trains_again() is False and Training(order).cut_keeps_steps()
@@ -60,26 +60,26 @@ def reorderings(
         order = replace(order, moment=replace(moment, for_the_step=()))
     loop = order.loop
     if loop is not None:
-        yield from _between_rounds(order, loop)
-    if order.in_one_round:
-        yield from _in_one_round(order, unused, intent, bug)
+        yield from _across_iterations(order, loop)
+    if order.in_one_iteration:
+        yield from _in_one_iteration(order, unused, intent, bug)
     if loop is not None:
         yield from run_again.where_it_is_used(order)
-        yield from run_again.in_each_round(order, loop)
+        yield from run_again.in_each_iteration(order, loop)
         yield from steps_wait.after_the_loop(order, loop)
-    if order.in_one_round and not moment.from_source:
+    if order.in_one_iteration and not moment.from_source:
         yield from update_first(order, shared=False)
 
 
-def update_waits(code: Code, moment: Moment, files: Files) -> Iterator[Reordering]:
+def update_after_backward(code: Code, moment: Moment, files: Files) -> Iterator[Reordering]:
     """The backward goes before an update by hand that must not affect it."""
     order = order_of(files, code, moment)
-    yield from steps_wait.update_waits(order) if order is not None else ()
+    yield from steps_wait.update_after_backward(order) if order is not None else ()
 
 
-def _between_rounds(order: Order, loop: Loop) -> Iterator[Reordering]:
+def _across_iterations(order: Order, loop: Loop) -> Iterator[Reordering]:
     """The step of one loop iteration, and a backward of a later one."""
-    yield from steps_wait.backward_once(order, loop)
+    yield from steps_wait.one_backward_for_all(order, loop)
     if order.moment.root_is_older is not True:
         yield from detach.state_inside(order, loop)
         yield from detach.state(order, loop)
@@ -87,7 +87,7 @@ def _between_rounds(order: Order, loop: Loop) -> Iterator[Reordering]:
     yield from steps_wait.in_a_second_loop(order, loop)
 
 
-def _in_one_round(order: Order, unused: bool, intent: Intent | None, bug: Bug | None) -> Iterator[Reordering]:
+def _in_one_iteration(order: Order, unused: bool, intent: Intent | None, bug: Bug | None) -> Iterator[Reordering]:
     """The step, and a backward of the same loop iteration."""
     older = order.moment.root_is_older
     yield from steps_wait.of_one_loss(order)

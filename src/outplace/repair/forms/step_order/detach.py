@@ -102,7 +102,7 @@ def _spots(
     later = [keeper for keeper in keepers if keeper.statement.lineno > step.lineno]
     if len(later) < len(keepers):  # a later binding may be the initial state
         later = [keeper for keeper in later if any(reads(keeper.value, name) for name in held)]
-    if any(_is_kept_more_often(code, keeper.statement, step) for keeper in later):
+    if any(_is_stored_between_steps(code, keeper.statement, step) for keeper in later):
         yield from (_Spot(text, held.get(text, ""), step) for text in (ast.unparse(keeper.value) for keeper in later))
         return
     for keeper in later:
@@ -115,7 +115,7 @@ def _spots(
         yield _Spot(path, shape, step)
 
 
-def _is_kept_more_often(code: Code, statement: ast.stmt, step: ast.stmt) -> bool:
+def _is_stored_between_steps(code: Code, statement: ast.stmt, step: ast.stmt) -> bool:
     """Do only some iterations step? Then the ones in between continue with the graph."""
     around = list(code.above(statement))
     return any(isinstance(item, ast.If) and item not in around for item in code.above(step))
@@ -178,12 +178,12 @@ def _method_run_by(code: Code, statement: ast.stmt, files: Files) -> tuple[str, 
 
 
 def _after_step(names: list[str]) -> str:
-    return f"Detach {listed(names)} after the step: each round trains on its own part"
+    return f"Detach {listed(names)} after the step: each iteration trains on its own part"
 
 
 def _is_only_way(order: Order) -> bool:
     """Does the source show that each loop iteration trains alone, with all its parameters?"""
-    return order.moment.from_source and not order.in_one_round and Training(order).rounds_are_separate()
+    return order.moment.from_source and not order.in_one_iteration and Training(order).iterations_are_separate()
 
 
 def _is_carried(loop: Loop, path: str, files: Files) -> bool:

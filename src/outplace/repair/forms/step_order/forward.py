@@ -20,16 +20,16 @@ from outplace.source.heuristics import is_class_name, makes_optimizer
 
 
 @dataclass(frozen=True)
-class Remade:
+class Recomputed:
     """Statements that compute values again, as text, and the values that they detach."""
 
     lines: list[str]
     detached: list[str]
 
 
-def remade(
+def recomputed(
     files: Files, code: Code, at: ast.stmt, names: Iterable[str], stale: Collection[str], cut: Collection[str] = ()
-) -> Remade | None:
+) -> Recomputed | None:
     """The statements that compute values again, starting with the first stale one.
 
     Values in `cut` are reused and detached. None if a value cannot be computed again.
@@ -38,10 +38,10 @@ def remade(
     found: list[ast.Assign] = []
     while waiting:
         name = waiting.pop()
-        assignment = made_last(code, at, name)
+        assignment = last_assignment(code, at, name)
         if assignment is None or contexts(code, assignment) != contexts(code, at):
             return None
-        if not is_forward(files, code, assignment):
+        if not may_run_again(files, code, assignment):
             return None
         if assignment not in found:
             found.append(assignment)
@@ -53,10 +53,10 @@ def remade(
         waiting += sorted(followed)
     found.sort(key=lambda candidate: candidate.lineno)
     detached = [item for assignment in found for item in cut if reads(assignment.value, item)]
-    return Remade([_making(code, assignment, wanted, cut) for assignment in found], list(dict.fromkeys(detached)))
+    return Recomputed([_making(code, assignment, wanted, cut) for assignment in found], list(dict.fromkeys(detached)))
 
 
-def made_last(code: Code, at: ast.stmt, name: str) -> ast.Assign | None:
+def last_assignment(code: Code, at: ast.stmt, name: str) -> ast.Assign | None:
     """The assignment that a name has its value from, if that is certain: a loop is assumed to run, an `if` is not."""
     here: ast.AST | None = at
     while isinstance(here, ast.stmt) and not isinstance(here, Function):
@@ -68,7 +68,9 @@ def made_last(code: Code, at: ast.stmt, name: str) -> ast.Assign | None:
     return None
 
 
-def makers(code: Code, at: ast.stmt, names: Iterable[str], within: Collection[str] | None = None) -> list[ast.Assign]:
+def assignments_behind(
+    code: Code, at: ast.stmt, names: Iterable[str], within: Collection[str] | None = None
+) -> list[ast.Assign]:
     """The assignments that names have their values from, and those of what these are computed from.
 
     `within`: only the values of these names are followed further.
@@ -76,7 +78,7 @@ def makers(code: Code, at: ast.stmt, names: Iterable[str], within: Collection[st
     waiting, found = list(names), list[ast.Assign]()
     seen = set(waiting)
     while waiting:
-        made = made_last(code, at, waiting.pop())
+        made = last_assignment(code, at, waiting.pop())
         if made is not None and made not in found:
             found.append(made)
             inputs = names_in(made.value) - seen
@@ -159,7 +161,7 @@ def uses(code: Code, statement: ast.stmt, name: str) -> list[ast.Name]:
     ]
 
 
-def is_forward(files: Files, code: Code, statement: ast.Assign) -> bool:
+def may_run_again(files: Files, code: Code, statement: ast.Assign) -> bool:
     """May it run again? It must not draw random numbers or train."""
     text = code.segment(statement)
     calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from outplace.model import Site
 from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.bug import Bug, Moment
-from outplace.repair.forms.step_order.forward import makers, runs
+from outplace.repair.forms.step_order.forward import assignments_behind, runs
 from outplace.repair.forms.step_order.order import statement_at
 from outplace.repair.syntax.calls import called_names
 from outplace.repair.syntax.code import Code, Function
@@ -27,9 +27,9 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
         yield bug.moment if bug.from_run else _of_the_writer(files, bug, bug.moment)
         return
     for site in bug.writes:
-        for code, update in ways_to(files, site):
+        for code, update in statements_leading_to(files, site):
             if bug.raised_at is not None:
-                backwards = [node for home, node in ways_to(files, bug.raised_at) if home is code]
+                backwards = [node for home, node in statements_leading_to(files, bug.raised_at) if home is code]
             else:
                 backwards = [
                     statement
@@ -45,7 +45,7 @@ def moments(files: Files, bug: Bug) -> Iterator[Moment]:
 
 def _is_before_the_forward(files: Files, code: Code, update: ast.stmt, backward: ast.stmt) -> bool:
     """Do all networks of this loss run after the update? Then another update is the cause."""
-    found = makers(code, backward, names_in(backward))
+    found = assignments_behind(code, backward, names_in(backward))
     lines = [assignment.lineno for assignment in found if runs(files, code, assignment)]
     return bool(lines) and min(lines) > update.lineno
 
@@ -72,7 +72,7 @@ def _by_optimizer(files: Files, site: Site) -> bool:
     return "step" in called_names(statement) or (site.function.split(".")[-1] == "step" and not trains)
 
 
-def ways_to(files: Files, site: Site) -> Iterator[tuple[Code, ast.stmt]]:
+def statements_leading_to(files: Files, site: Site) -> Iterator[tuple[Code, ast.stmt]]:
     """The statement of a site, and the statements that call its function, if there are only a few calls."""
     code = files.code(site.file)
     statement = statement_at(code, site.line) if code is not None else None

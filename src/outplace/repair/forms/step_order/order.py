@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from outplace.repair.facts.bug import Intent, Keeps, Moment
-from outplace.repair.forms.step_order.forward import is_forward
+from outplace.repair.forms.step_order.forward import may_run_again
 from outplace.repair.syntax.calls import called_names, identifiers, method_call
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.edits import Edit
@@ -79,10 +79,10 @@ class Order:
     def _made_in(self, scope: ast.AST, name: str) -> bool:
         """Is it an object that a forward has made, not a network?"""
         assignments = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and binds(node, name)]
-        return bool(assignments) and all(is_forward(self.files, self.code, node) for node in assignments)
+        return bool(assignments) and all(may_run_again(self.files, self.code, node) for node in assignments)
 
     @property
-    def in_one_round(self) -> bool:
+    def in_one_iteration(self) -> bool:
         """Does the step come before the backward in the same pass through the block?"""
         return self.outer_step is not self.outer_backward and self.outer_step.lineno < self.outer_backward.lineno
 
@@ -91,7 +91,7 @@ class Order:
         """Does a backward before the step retain its graph, for the later one?"""
         block = self.code.block(self.outer_step)
         before = block[: block.index(self.outer_step)]
-        return self.in_one_round and any(goes_backward(item) and retains_graph(item) for item in before)
+        return self.in_one_iteration and any(goes_backward(item) and retains_graph(item) for item in before)
 
 
 def order_of(files: Files, code: Code, moment: Moment) -> Order | None:

@@ -11,7 +11,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from outplace.repair.facts.callees import functions_of, is_built_once, networks_within, own_methods
-from outplace.repair.forms.step_order.forward import draws, is_forward, made_last, makers, remade, runs, uses
+from outplace.repair.forms.step_order.forward import (
+    assignments_behind,
+    draws,
+    last_assignment,
+    may_run_again,
+    recomputed,
+    runs,
+    uses,
+)
 from outplace.repair.forms.step_order.order import Order, Reordering, statement_at
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.calls import called_name, called_names, method_call, only_call
@@ -53,7 +61,9 @@ def moved(order: Order) -> Iterator[Reordering]:
     made = {name for item in late for name in names_bound(item)}
     inputs = wanted.union(*(names_in(item) for item in late)) - made
     shared = [name for name in order.stale if name in inputs]
-    again = remade(order.files, code, block[block.index(order.outer_step) + 1], shared, order.stale) if shared else None
+    again = (
+        recomputed(order.files, code, block[block.index(order.outer_step) + 1], shared, order.stale) if shared else None
+    )
     edits = move.edits([f"{code.indent(order.outer_step)}{text}" for text in again.lines]) if again else None
     if edits is not None:
         yield Reordering(title, "earlier", edits)
@@ -149,7 +159,7 @@ def _only_maker(files: Files, path: str) -> tuple[Code, ast.Assign] | None:
 # -- computed again ----------------------------------------------------------------------------------------------------
 
 
-def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
+def in_each_iteration(order: Order, loop: Loop) -> Iterator[Reordering]:
     """Values that are computed once, before the loop, and used by the backward of every iteration."""
     if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
         return  # each iteration steps another optimizer, so the iterations do not repeat one update
@@ -161,18 +171,18 @@ def in_each_round(order: Order, loop: Loop) -> Iterator[Reordering]:
     own = {*names_bound(loop)}.union(*map(names_bound_within, loop.body))
     again = []
     for name in names:
-        made = makers(order.code, user, [name], order.stale)
+        made = assignments_behind(order.code, user, [name], order.stale)
         behind = [call for item in made for call in runs(order.files, order.code, item)]
         alike = any(_alike(call, other, own) for call in run_inside for other in behind)
         again += [name] if alike or _runs_all_again(order, loop, behind) else []
     # The iterations compare with these values: PPO's old probabilities must not be computed again.
     edit = _detached_before(order, loop, names) if again == names else None
     if edit is not None:
-        title = f"Detach {listed(names)} before the loop, whose rounds compute the same with their own weights"
-        alone = order.moment.from_source and Training(order).rounds_are_separate()
+        title = f"Detach {listed(names)} before the loop, whose iterations compute the same with their own weights"
+        alone = order.moment.from_source and Training(order).iterations_are_separate()
         yield Reordering(title, "earlier", [edit], plain=alone)
     if not again:
-        title = f"Make {listed(names)} anew in each round, with the weights of the round"
+        title = f"Compute {listed(names)} again in each iteration, with its weights"
         yield from _computed_before(order, user, names, title)
 
 
@@ -213,7 +223,7 @@ def _computed_before(
     order: Order, user: ast.stmt, names: list[str], title: str, cut: Collection[str] = ()
 ) -> Iterator[Reordering]:
     """Computes values again right before a statement; from detached values, if some are in `cut`."""
-    again = remade(order.files, order.code, user, names, order.stale, cut)
+    again = recomputed(order.files, order.code, user, names, order.stale, cut)
     edit = lines_before(order.code, user, again.lines) if again is not None else None
     if again is None or edit is None or (cut and not again.detached):
         return
@@ -238,7 +248,7 @@ def after_the_step(order: Order) -> Iterator[Reordering]:
         return  # there are none, or they are detached
     user = _first_reader(order, after, names)
     if cut and not set(names) & set(cut):  # else some would use the old weights and some the new ones
-        yield from _computed_before(order, user, names, f"Make {listed(names)} anew", cut)
+        yield from _computed_before(order, user, names, f"Compute {listed(names)} again", cut)
     yield from _computed_before(order, user, names, _after_step(names))
 
 
@@ -247,7 +257,7 @@ def after_an_update(order: Order) -> Iterator[Reordering]:
     block = order.code.block(order.outer_step)
     after = block[block.index(order.outer_step) + 1 : block.index(order.outer_backward) + 1]
     old = [name for name in sorted(set().union(*map(names_in, after))) if _came_from_a_network(order, name)]
-    inputs = {name for item in makers(order.code, order.outer_step, old) for name in names_in(item.value)}
+    inputs = {name for item in assignments_behind(order.code, order.outer_step, old) for name in names_in(item.value)}
     behind = [name for name in sorted(inputs) if _came_from_a_network(order, name)]
     again = replace(order, moment=replace(order.moment, held=dict.fromkeys([*old, *behind], "tensor")))
     yield from filter(None, [_second_backward(again)])
@@ -267,7 +277,7 @@ def _second_backward(order: Order) -> Reordering | None:
     earlier = (method_call(item, "backward") for item in block[: block.index(order.outer_step)])
     if not any(call is not None and ast.unparse(call.receiver) == loss.id for call in earlier):
         return None
-    forward_again = remade(order.files, code, order.backward, [loss.id], order.stale)
+    forward_again = recomputed(order.files, code, order.backward, [loss.id], order.stale)
     *first, last = forward_again.lines if forward_again is not None else [""]
     value = last.removeprefix(f"{loss.id} = ")
     others = {name for line in first for item in ast.parse(line).body for name in names_bound_within(item)}
@@ -275,20 +285,20 @@ def _second_backward(order: Order) -> Reordering | None:
     if value == last or any(used_later(code, order.backward, name) for name in others) or (first and not before):
         return None
     text = value if isinstance(ast.parse(value, mode="eval").body, ast.Call | ast.Name) else f"({value})"
-    title = f"Compute `{loss.id}` anew for its second backward, with the new weights"
+    title = f"Compute `{loss.id}` again for its second backward, with the new weights"
     edits = [*([before] if before is not None else []), Edit(*code.span(loss), text)]
     return Reordering(title, "earlier", edits, plain=True)
 
 
 def _came_from_a_network(order: Order, name: str) -> bool:
     """Was it computed before the update by a network, or from something that was?"""
-    files, code, own = order.files, order.code, made_last(order.code, order.outer_step, name)
-    behind = (item for item in makers(code, order.outer_step, [name]) if is_forward(files, code, item))
-    return own is not None and is_forward(files, code, own) and any(runs(files, code, item) for item in behind)
+    files, code, own = order.files, order.code, last_assignment(order.code, order.outer_step, name)
+    behind = (item for item in assignments_behind(code, order.outer_step, [name]) if may_run_again(files, code, item))
+    return own is not None and may_run_again(files, code, own) and any(runs(files, code, item) for item in behind)
 
 
 def _after_step(names: list[str]) -> str:
-    return f"Make {listed(names)} anew after the step, with the new weights"
+    return f"Compute {listed(names)} again after the step, with the new weights"
 
 
 def _first_reader(order: Order, after: list[ast.stmt], names: list[str]) -> ast.stmt:
@@ -345,7 +355,7 @@ def where_it_is_used(order: Order) -> Iterator[Reordering]:
     for name in dict.fromkeys(path.split(".")[-1] for path in order.moment.held if "." in path):
         made = _only_maker(order.files, f"self.{name}") if is_built_once(order.files, name) else None
         reader = _only_reader(order.files, name)
-        if made is None or reader is None or not is_forward(order.files, *made):
+        if made is None or reader is None or not may_run_again(order.files, *made):
             continue
         (home, assigned), (code, statement, owner) = made, reader
         if code is not home and names_in(assigned.value) - {"self", "torch"}:
@@ -353,7 +363,7 @@ def where_it_is_used(order: Order) -> Iterator[Reordering]:
         again = re.sub(r"\bself\b", owner, home.segment(assigned.value))
         edit = lines_before(code, statement, [f"{owner}.{name} = {again}"])
         if edit is not None:
-            title = f"Compute `{owner}.{name}` anew in each round, with the weights of the round"
+            title = f"Compute `{owner}.{name}` again in each iteration, with its weights"
             yield Reordering(title, "earlier", [edit], code.path)
 
 

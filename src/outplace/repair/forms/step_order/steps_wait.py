@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 from outplace.repair.facts.bug import Bug, Keeps
-from outplace.repair.forms.step_order.moments import ways_to
+from outplace.repair.forms.step_order.moments import statements_leading_to
 from outplace.repair.forms.step_order.order import (
     Order,
     Reordering,
@@ -88,13 +88,13 @@ def of_one_loss(order: Order) -> Iterator[Reordering]:
     yield Reordering(title, "failed", edits, plain=plain)
 
 
-def update_waits(order: Order) -> Iterator[Reordering]:
+def update_after_backward(order: Order) -> Iterator[Reordering]:
     """An average of weights, a clipping, a swap uses no gradient: the backward can go before it.
 
     Statements after the update, which may need the new weights, stay after it.
     """
     code, update = order.code, order.outer_step
-    if not order.in_one_round or takes_gradients(code, update):
+    if not order.in_one_iteration or takes_gradients(code, update):
         return
     block = code.block(update)
     between = block[block.index(update) + 1 : block.index(order.outer_backward)]
@@ -112,8 +112,8 @@ def update_before_the_forward(files: Files, bug: Bug) -> Iterator[Reordering]:
 
     If the weights are the same after it, the look can come before the forward. A run must show that.
     """
-    forwards = [way for site, _ in bug.savers for way in ways_to(files, site)]
-    for code, update in ways_to(files, bug.writes[0]):
+    forwards = [way for site, _ in bug.savers for way in statements_leading_to(files, site)]
+    for code, update in statements_leading_to(files, bug.writes[0]):
         before = code.block(update)
         before = before[: before.index(update)]
         first = next((item for item in before if (code, item) in forwards), None)
@@ -198,7 +198,7 @@ def _weights(code: Code, step: ast.stmt, optimizer: str) -> str:
 # -- in a loop ---------------------------------------------------------------------------------------------------------
 
 
-def backward_once(order: Order, loop: Loop) -> Iterator[Reordering]:
+def one_backward_for_all(order: Order, loop: Loop) -> Iterator[Reordering]:
     """One backward before the first step gives each optimizer the same gradients.
 
     `for opt in optimizers: opt.zero_grad(); loss.backward(retain_graph=True); opt.step()`
@@ -234,10 +234,10 @@ def _can_be_iterated_again(items: ast.expr) -> bool:
 def after_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
     """A step that runs too often: moves it after the loop, where it uses the gradients of all iterations."""
     older, moved = order.moment.root_is_older, _steps_of(order, loop)
-    if not moved or not (older or _sums_up(order, loop)) or "zero_grad" in called_names(loop):
+    if not moved or not (older or _accumulates(order, loop)) or "zero_grad" in called_names(loop):
         return  # each iteration clears its own gradients, or more than steps would move
     if _may_leave(order.code, loop, moved):
-        plain = order.moment.from_source and _sums_up(order, loop) and _trains_on_what_it_is_given(order, loop, moved)
+        plain = order.moment.from_source and _accumulates(order, loop) and _runs_no_network(order, loop, moved)
         keeps: Keeps = "beginning" if older else "earlier"
         yield Reordering("Step once, after the loop", keeps, split_loop(order.code, loop, [moved]), plain=plain)
 
@@ -304,7 +304,7 @@ def _may_leave(code: Code, loop: Loop, moved: list[ast.stmt], again: list[ast.st
     return bool(stay) and all(whole_lines(code, i) for i in gone) and not any(reads(i, n) for i in gone for n in names)
 
 
-def _sums_up(order: Order, loop: Loop) -> bool:
+def _accumulates(order: Order, loop: Loop) -> bool:
     """`opt.zero_grad()` before the loop, and graphs that are older than it: are all gradients meant to be added?
 
     Each iteration retains the graph of all, or gets one from the items of the loop, as in a list of saved actions.
@@ -312,16 +312,16 @@ def _sums_up(order: Order, loop: Loop) -> bool:
     block = order.code.block(loop)
     before = block[block.index(loop) - 1 :: -1] if loop in block[1:] else []
     cleared = any("zero_grad" in called_names(item) for item in before[:2])
-    return cleared and (retains_graph(order.backward) or _is_given_graphs(order, loop))
+    return cleared and (retains_graph(order.backward) or _iterates_over_graphs(order, loop))
 
 
-def _is_given_graphs(order: Order, loop: Loop) -> bool:
+def _iterates_over_graphs(order: Order, loop: Loop) -> bool:
     """Does the loop hand out all values that its body reads and whose graph is older than the step?"""
     read = [name for name in order.moment.stale if any(reads(item, name) for item in loop.body)]
     return isinstance(loop, ast.For) and bool(read) and set(read) <= set(names_bound(loop))
 
 
-def _trains_on_what_it_is_given(order: Order, loop: Loop, moved: list[ast.stmt]) -> bool:
+def _runs_no_network(order: Order, loop: Loop, moved: list[ast.stmt]) -> bool:
     """Does no iteration run a network, so that it could not compute its loss with the weights of the last step?
 
     Nothing else steps there, such as a scheduler.
@@ -331,4 +331,4 @@ def _trains_on_what_it_is_given(order: Order, loop: Loop, moved: list[ast.stmt])
     lines = range(loop.lineno, (loop.end_lineno or loop.lineno) + 1)
     events = [event for event in order.moment.events if event.line in lines]
     runs = any(event.kind not in ("backward", "step", "clip") for event in events)
-    return order.moment.complete and _is_given_graphs(order, loop) and bool(events) and not runs
+    return order.moment.complete and _iterates_over_graphs(order, loop) and bool(events) and not runs

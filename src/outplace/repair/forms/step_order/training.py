@@ -120,7 +120,7 @@ class Training:
                 return optimizers[found]
         return None
 
-    def rounds_are_separate(self) -> bool:
+    def iterations_are_separate(self) -> bool:
         """Does each step use the gradients of exactly one backward?
 
         That backward must reach as many parameters in the first loop iteration as in later ones. No other backward may

@@ -29,7 +29,7 @@ def update_first(order: Order, shared: bool) -> Iterator[Reordering]:
 
     `shared`: only if both use the same stale value, or only if they do not.
     """
-    turns = _turns(order)
+    turns = _two_updates(order)
     if turns is None or turns.shared is not shared or not (shared or turns.frees):
         return
     edits = turns.move.edits() if turns.move.keeps_values() else None
@@ -40,7 +40,7 @@ def update_first(order: Order, shared: bool) -> Iterator[Reordering]:
 
 
 @dataclass(frozen=True)
-class _Turns:
+class _TwoUpdates:
     """Two updates of one block."""
 
     order: Order
@@ -124,7 +124,7 @@ class _Turns:
         return Move(code, [*self.moved, *([self.cleared] if self.cleared is not None else [])], self.block[start])
 
 
-def _turns(order: Order) -> _Turns | None:
+def _two_updates(order: Order) -> _TwoUpdates | None:
     block, optimizers = order.code.block(order.outer_step), order.moment.optimizers
     step, backward = block.index(order.outer_step), block.index(order.outer_backward)
     later, end = None, backward
@@ -141,7 +141,7 @@ def _turns(order: Order) -> _Turns | None:
         start, cleared = _beginning(order, training, moved, later)
     if any(stepping(item) in optimizers for item in block[start:end] if item is not order.outer_step):
         return None
-    return _Turns(order, training, block[start:first], cleared, moved, later)
+    return _TwoUpdates(order, training, block[start:first], cleared, moved, later)
 
 
 def _does_all(files: Files, code: Code, statement: ast.stmt) -> bool:

@@ -137,7 +137,7 @@ def _view_with_grad(place: Place) -> Iterator[Candidate]:
 
 
 def _is_of_a_leaf(place: Place) -> bool:
-    """Is the written memory that of a leaf, which somebody reads later?"""
+    """Is the written memory that of a leaf that is read later?"""
     facts = place.facts
     return facts.leaf == facts.requires_grad == "yes" or any(read.of_leaf for read in facts.reads)
 

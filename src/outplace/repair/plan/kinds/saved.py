@@ -74,7 +74,7 @@ def _is_for_itself_or_callers(place: Place) -> bool:
 
 
 def _is_carried(place: Place, read: LaterRead) -> bool:
-    """Does a loop read it again and again, without binding it anew?"""
+    """Does a loop read it in every iteration without rebinding it?"""
     code = place.files.code(read.file)
     loops = [node for node in ast.walk(code.tree) if isinstance(node, _LOOPS)] if code is not None else []
     around = [loop for loop in loops if loop.lineno <= read.line <= (loop.end_lineno or loop.lineno)]

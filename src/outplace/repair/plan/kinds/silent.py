@@ -45,7 +45,7 @@ def silent_data(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate
         code = place.files.code(moment.file)
         if code is None or moment.by_optimizer:
             continue
-        for way in step_order.update_waits(code, moment, place.files):
+        for way in step_order.update_after_backward(code, moment, place.files):
             safety: Safety = "safe" if way.plain and not place.bug.from_run else "unsafe"
             edits = {moment.file: tuple(way.edits)}
             yield Candidate("Go backward before the write", safety, edits, provable=True, keeps=way.keeps)
@@ -111,7 +111,7 @@ def _copied_gradient(place: Place, title: str, neighbours: Neighbours) -> Iterat
 def _kept_copies(place: Place) -> Iterator[list[Edit]]:
     written = ast.unparse(place.target) if place.target is not None else ""
     for name in dict.fromkeys([place.bug.tensor or place.path or "", written]):
-        yield from silent.kept_copies(place.code, name)
+        yield from silent.cloned_appends(place.code, name)
 
 
 def _own_expanded(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
@@ -121,7 +121,7 @@ def _own_expanded(place: Place, title: str, _: Neighbours) -> Iterator[Candidate
 
 def _kept_arrays(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
     yield from FORMS["handed_out"](place, NUMPY_BUFFER_REUSED.fix, neighbours)
-    edits = _files_with(place, "append", silent.kept_arrays)
+    edits = _files_with(place, "append", silent.copied_arrays)
     if edits:
         yield Candidate(title, _unless_run(place), edits)
 
@@ -129,7 +129,7 @@ def _kept_arrays(place: Place, title: str, neighbours: Neighbours) -> Iterator[C
 def _kept_state(place: Place) -> list[list[Edit]]:
     entry = place.target
     written = ast.unparse(entry.value) if isinstance(entry, ast.Subscript) else None
-    return silent.kept_state(place.code, written)
+    return silent.copied_state_dicts(place.code, written)
 
 
 def _kept_state_or_items(place: Place, title: str, neighbours: Neighbours) -> Iterator[Candidate]:
@@ -138,7 +138,7 @@ def _kept_state_or_items(place: Place, title: str, neighbours: Neighbours) -> It
 
 
 def _own_samples(place: Place, title: str, _: Neighbours) -> Iterator[Candidate]:
-    edits = _files_with(place, "__getitem__", silent.samples)
+    edits = _files_with(place, "__getitem__", silent.copied_samples)
     if edits:
         yield Candidate(title, _unless_run(place), edits)
 
@@ -177,10 +177,10 @@ FORMS: dict[str, _Form] = {
     "copied_in_ctx": _form(lambda place: silent.copied_in_ctx(place.code)),
     "deep_copy": _form(lambda place: silent.deep_copies(place.code), None),
     "detached_copy": _form(lambda place: [silent.detached_copy(place.code, place.statement, place.target)], None),
-    "handed_out": _form(lambda place: [silent.handed_out(place)], None),
+    "handed_out": _form(lambda place: [silent.copied_returns(place)], None),
     "kept_arrays": _kept_arrays,
     "kept_copies": _form(_kept_copies),
-    "kept_parameters": _form(lambda place: silent.kept_parameters(place.code)),
+    "kept_parameters": _form(lambda place: silent.cloned_parameters(place.code)),
     "kept_state": _form(_kept_state),
     "kept_state_or_items": _kept_state_or_items,
     "new_gradient": _form(lambda place: [silent.returned_gradient(place.code, place.node, place.statement)]),

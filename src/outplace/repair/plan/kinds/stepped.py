@@ -63,7 +63,7 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
         return  # `embedding(max_norm=...)` scales its rows in a forward: what was computed before keeps the old ones
     known = [place for place in places if place is not None and place.target is not None]
     by_hand = [place for place in known if "gradient" not in place.facts.sources]
-    if not places or len(by_hand) < len(places) or any(map(_gives_away, by_hand)):
+    if not places or len(by_hand) < len(places) or any(map(_reinitialises_rows, by_hand)):
         return
     copies = [replace(copy, safety="unsafe", provable=True) for copy in copies_for_backward(by_hand[0])]
     if bug.raised_at is not None:
@@ -104,14 +104,14 @@ def _follows_gradients(place: Place) -> bool:
     return False
 
 
-def _gives_away(place: Place) -> bool:
+def _reinitialises_rows(place: Place) -> bool:
     """`table[rows] = torch.randn(...)`: are rows initialised again, without their old values?"""
     write, target = place.statement, place.target
     if isinstance(write, ast.Assign):
         parts = [item for item in write.targets if isinstance(item, ast.Subscript)]
         called = {node.func.attr for node in ast.walk(write.value) if _is_method(node)}  # type: ignore[attr-defined]
         begun_anew = any(draws(name) or name in ("empty", "new_empty") for name in called)
-        return begun_anew and any(not _takes(write.value, ast.unparse(part.value)) for part in parts)
+        return begun_anew and any(not _depends_on(write.value, ast.unparse(part.value)) for part in parts)
     methods = [node.attr for node in ast.walk(write) if isinstance(node, ast.Attribute)]
     return isinstance(target, ast.Subscript) and any(draws(name) and has(name, "replaces") for name in methods)
 
@@ -120,7 +120,7 @@ def _is_method(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
 
 
-def _takes(value: ast.expr, path: str) -> bool:
+def _depends_on(value: ast.expr, path: str) -> bool:
     """Does it depend on this tensor, and not only on its shape?"""
     about = [node.value for node in ast.walk(value) if isinstance(node, ast.Attribute) and without_graph(node.attr)]
     return any(
