@@ -157,8 +157,7 @@ def given_copies(files: Files, code: Code, statement: ast.stmt, path: str, home:
 
 
 def _is_part(node: ast.expr, path: str) -> bool:
-    whole = whole_of(node)
-    return whole is not None and ast.unparse(whole) == path
+    return ast.unparse(whole_of(node)) == path
 
 
 def only_computes(function: Function) -> bool:

@@ -49,7 +49,7 @@ def _of_weight(bug: Bug, calls: ModuleCalls) -> ModuleCalls:
 
 
 def _name(module: ast.expr) -> str:
-    return ast.unparse(whole_of(module) or module).split(".")[-1]
+    return ast.unparse(whole_of(module)).split(".")[-1]
 
 
 def _levels(files: Files, code: Code, node: ast.AST, depth: int) -> Iterator[ModuleCalls]:

@@ -17,6 +17,7 @@ from outplace.repair.syntax.edits import Edit
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Loop = ast.For | ast.AsyncFor | ast.While
 _N = TypeVar("_N", bound=ast.AST)
+_MaybeExpr = TypeVar("_MaybeExpr", ast.expr, ast.expr | None)
 
 
 class Code:
@@ -294,7 +295,7 @@ def root_of(node: ast.expr) -> ast.expr:
             return node
 
 
-def whole_of(node: ast.expr | None) -> ast.expr | None:
+def whole_of(node: _MaybeExpr) -> _MaybeExpr:
     """`x` of `x[i][j]`: what the items are taken from."""
     while isinstance(node, ast.Subscript):
         node = node.value

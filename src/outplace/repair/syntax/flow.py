@@ -237,7 +237,7 @@ def bindings(code: Code, statement: ast.stmt, path: str) -> Iterator[ast.AST | N
         here = parent
 
 
-def own_parts(statement: ast.stmt) -> list[ast.AST]:
+def own_parts(statement: ast.AST) -> list[ast.AST]:
     """A statement without the blocks inside it: the statement itself, or the header of a loop, an `if`, a `with`."""
     if not hasattr(statement, "body"):
         return [statement]

@@ -14,9 +14,9 @@ import torch
 from outplace.files.naming import under_cwd
 from outplace.model import Fix
 from outplace.repair.syntax import edits
-from outplace.repair.syntax.code import Code
+from outplace.repair.syntax.code import Code, whole_of
 from outplace.repair.syntax.edits import Conflict, Edit, unified_diff
-from outplace.runtime.errors.freed_names import Keeper, Kept, base, value_of
+from outplace.runtime.errors.freed_names import Keeper, Kept, value_of
 from outplace.runtime.locate import sites
 
 Story = Literal["carried", "once", "cached", "shared", "same"]
@@ -94,7 +94,7 @@ def _diff(code: Code, changes: Iterable[Edit]) -> str:
 def _in_loop(code: Code, keeper: Keeper) -> tuple[str, list[Edit]] | None:
     """The fix goes after the backward, or after the line that stores the tensor if that comes later."""
     assert keeper.frame is not None
-    name, value = keeper.name, value_of(base(keeper.target), keeper.frame)
+    name, value = keeper.name, value_of(whole_of(keeper.target), keeper.frame)
     backward = sites.at_instruction((keeper.frame.f_code, keeper.frame.f_lasti)).statement
     cut = _detached(name, value)
     if cut is None or backward is None:

@@ -16,6 +16,8 @@ from typing import Any, TypeGuard
 import torch
 
 from outplace.model import Site, Tensor
+from outplace.repair.syntax.code import whole_of
+from outplace.repair.syntax.flow import flat, own_parts
 from outplace.runtime.locate import graph, names, sites, writers
 from outplace.runtime.locate.node_expressions import made_at
 from outplace.runtime.locate.sites import Located
@@ -41,7 +43,7 @@ class Keeper:
     @property
     def name(self) -> str:
         """The expression without its index: `self.states` for `self.states[i]`."""
-        return ast.unparse(base(self.target))
+        return ast.unparse(whole_of(self.target))
 
 
 @dataclass(frozen=True)
@@ -146,19 +148,13 @@ def targets(statement: ast.AST) -> list[ast.expr]:
     """The targets of a statement: what it assigns to, writes in place, or adds to."""
     found: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
-        found = [part for target in statement.targets for part in _parts(target)]
+        found = flat(statement.targets)
     elif isinstance(statement, ast.AugAssign | ast.AnnAssign):
         found = [statement.target]
     elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         receiver = _written_by(statement.value)
         found = [] if receiver is None else [receiver]
     return [target for target in found if sites.complexity_of_name(target) is not None]
-
-
-def _parts(target: ast.expr) -> list[ast.expr]:
-    if isinstance(target, ast.Tuple | ast.List):
-        return [part for element in target.elts for part in _parts(element)]
-    return _parts(target.value) if isinstance(target, ast.Starred) else [target]
 
 
 def _written_by(call: ast.Call) -> ast.expr | None:
@@ -176,27 +172,13 @@ def reads(statement: ast.AST) -> set[str]:
     """The names, attributes and items that a statement reads, as source text."""
     found = {
         ast.unparse(node)
-        for part in _own_parts(statement)
+        for part in own_parts(statement)
         for node in ast.walk(part)
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
     }
     if not isinstance(statement, ast.Assign | ast.AnnAssign):  # an in-place write uses the old value
-        found |= {ast.unparse(part) for target in targets(statement) for part in (target, base(target))}
+        found |= {ast.unparse(part) for target in targets(statement) for part in (target, whole_of(target))}
     return found
-
-
-def _own_parts(statement: ast.AST) -> Iterator[ast.AST]:
-    """A statement without the blocks inside it."""
-    for child in ast.iter_child_nodes(statement):
-        if not isinstance(child, ast.stmt | ast.excepthandler):
-            yield child
-
-
-def base(target: ast.expr) -> ast.expr:
-    """`self.states` of `self.states[i]`."""
-    while isinstance(target, ast.Subscript):
-        target = target.value
-    return target
 
 
 def _statements(block: ast.AST) -> Iterator[ast.stmt]:
@@ -227,7 +209,7 @@ def _in_both(computed: Located | None, used: Located | None) -> str | None:
         return None
     if computed.filename != used.filename:
         return None
-    in_both = {ast.unparse(base(target)) for target in targets(computed.statement)} & reads(used.statement)
+    in_both = {ast.unparse(whole_of(target)) for target in targets(computed.statement)} & reads(used.statement)
     return in_both.pop() if len(in_both) == 1 else None
 
 
@@ -242,7 +224,7 @@ def _in_loop(kept: Any, nodes: set[Any], computed: Located | None, stack: Iterab
             for statement in _statements(loop):
                 own = computed is not None and statement is computed.statement
                 for target in targets(statement):
-                    value = value_of(base(target), frame)
+                    value = value_of(whole_of(target), frame)
                     if _carries(statement, target, first_read) and _holds(value, kept, nodes, any_graph=own):
                         return Keeper(statement, target, here.filename, here.site.function, frame)
     return None
@@ -259,7 +241,7 @@ def _first_reads(loop: ast.AST) -> dict[str, int]:
 
 def _carries(statement: ast.stmt, target: ast.expr, first_read: dict[str, int]) -> bool:
     """Is the target of this statement read earlier in the loop, or by the statement itself?"""
-    name = ast.unparse(base(target))
+    name = ast.unparse(whole_of(target))
     read_before = first_read.get(name, statement.lineno) < statement.lineno
     return isinstance(target, ast.Subscript) or read_before or name in reads(statement)
 
@@ -277,10 +259,10 @@ def _beside(computed: Located | None, used: Located | None, alive: Iterable[str]
         following: list[ast.stmt] = []
         for statement in waiting:
             for target in targets(statement):
-                name = ast.unparse(base(target))
+                name = ast.unparse(whole_of(target))
                 here = statement is computed.statement and isinstance(target, ast.Name)  # it adds nothing new
                 found = name in wanted or name.rpartition(".")[2] in ends
-                if found and not here and _outlives(base(target), function, statements):
+                if found and not here and _outlives(whole_of(target), function, statements):
                     return Keeper(statement, target, computed.filename, computed.site.function)
                 following += [
                     item for item in statements if item not in known and ast.unparse(target) in _handed_on(item)
@@ -386,12 +368,12 @@ def is_given_again(call: Located | None, frame: FrameType) -> bool:
     repeated += [
         statement for statement in _statements(around[-1]) if call.statement.lineno < statement.lineno <= frame.f_lineno
     ]
-    name = ast.unparse(base(root))
+    name = ast.unparse(whole_of(root))
     return any(_gives(argument, name) for argument in repeated)
 
 
 def _gives(statement: ast.stmt, name: str) -> bool:
     found = targets(statement)
     if isinstance(statement, ast.For | ast.AsyncFor):
-        found = _parts(statement.target)
-    return any(ast.unparse(base(target)) == name for target in found)
+        found = flat([statement.target])
+    return any(ast.unparse(whole_of(target)) == name for target in found)

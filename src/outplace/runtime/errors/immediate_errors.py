@@ -15,6 +15,7 @@ from outplace.knowledge.errors import Match
 from outplace.knowledge.kinds import BY_NAME
 from outplace.model import Diagnosis, Fix, Mutation, Site, Tensor
 from outplace.repair.forms.augmented import SYMBOLS
+from outplace.repair.syntax.code import whole_of
 from outplace.runtime.errors.remedies import fixes_for
 from outplace.runtime.instrument.syntax import hands_on
 from outplace.runtime.locate import graph, names, sites
@@ -322,8 +323,7 @@ def _view_made_at(tensor: torch.Tensor) -> Site | None:
 
 def _only_assignment(target: ast.expr | None, located: Located) -> Site | None:
     """The statement that bound the name, if the function has only one."""
-    while isinstance(target, ast.Subscript):
-        target = target.value
+    target = whole_of(target)
     if not isinstance(target, ast.Name) or located.statement is None:
         return None
     tree = sites.source_tree(located.filename)
