@@ -33,6 +33,10 @@ _CALLED_BY_OTHERS = {"forward", "__call__", "__init__"}
 """Methods that are called by another name than their own."""
 
 
+_Leading = tuple[bool, bool, bool, Project, Module, Function, Class | None, Receivers, Numbers]
+"""Does a function hold the statement, register no hooks, lie in another file? And what its run needs."""
+
+
 class Inquiry:
     """Questions about files whose texts do not change in between."""
 
@@ -107,22 +111,12 @@ class Inquiry:
         words: set[str],
         reached: set[ast.AST],
     ) -> Iterator[Hypothesis]:
-        """Functions that register hooks go first: what they register is called wherever a module is."""
-        waiting: list[tuple[bool, bool, Project, Module, Function, Class | None, Receivers, Numbers]] = []
-        for project, module in opened:
-            receivers: Receivers = {}
-            numbers: Numbers = {}
-            for function, owner in functions_of(module):
-                used = self._words_in(function.node)
-                holds = _holds(function, question)
-                hooks_first = not used.isdisjoint(_HOOKS) and _registers_hook(function.node)
-                if holds or hooks_first or not used.isdisjoint(words):
-                    waiting.append((holds, not hooks_first, project, module, function, owner, receivers, numbers))
+        """The runs of the functions that may lead to the statement, each alone."""
         steps, hooks = _ALL_STEPS, list[Value]()
         home = os.path.abspath(question.file)
         around = _functions_around(self._trees.open(home, self._texts[home]).tree, question.line)
-        for holds, without_hooks, project, module, function, owner, receivers, numbers in sorted(
-            waiting, key=lambda item: (*item[:2], os.path.abspath(item[3].path) != home)
+        for holds, without_hooks, _, project, module, function, owner, receivers, numbers in self._leading(
+            opened, question, words
         ):
             asked = holds and question.for_any_caller
             if (function.node in reached and not asked) or (steps <= 0 and not holds):
@@ -146,6 +140,24 @@ class Inquiry:
             hooks += [*run.hooks, *run.global_hooks[len(hooks) :]]
             steps -= run.steps
             yield run
+
+    def _leading(self, opened: list[tuple[Project, Module]], question: Question, words: set[str]) -> list[_Leading]:
+        """The functions that may lead to the statement, in the order in which they are to be run.
+
+        Functions that register hooks go first: what they register is called wherever a module is.
+        """
+        found: list[_Leading] = []
+        for project, module in opened:
+            receivers: Receivers = {}
+            numbers: Numbers = {}
+            elsewhere = os.path.abspath(module.path) != os.path.abspath(question.file)
+            for function, owner in functions_of(module):
+                used = self._words_in(function.node)
+                holds = _holds(function, question)
+                hooks = not used.isdisjoint(_HOOKS) and _registers_hook(function.node)
+                if holds or hooks or not used.isdisjoint(words):
+                    found.append((holds, not hooks, elsewhere, project, module, function, owner, receivers, numbers))
+        return sorted(found, key=lambda item: item[:3])
 
     def _attributes_read_in(self, opened: list[tuple[Project, Module]]) -> set[str]:
         trees = {module.path: module.tree for project, own in opened for module in (own, *project.loaded())}

@@ -312,7 +312,7 @@ class _Repair:
     def _repair_one(self, texts: _Texts, finding: Finding, before: list[Finding], depth: int) -> _Result | None:
         """Repairs one finding and adds none. If several operations saved the tensor, this takes several edits."""
         partly: list[tuple[_Texts, list[Finding], Candidate, Finding]] = []
-        for candidate, new in self._tries(texts, finding, before):
+        for candidate, new in self._tries(texts, finding, before) if depth <= _DEEPEST else ():
             after = self.check(new)
             if _fewer(before, after) and _is_gone(finding, before, after):
                 return new, after, [(finding, candidate)]
@@ -321,19 +321,15 @@ class _Repair:
             if candidate.safety != "safe" or not moved or len(after) != len(before):
                 continue
             at_once = bool(uncovered) and _rewrites(candidate, finding, texts)
-            result = self._repair_rest(new, after, moved[0], depth) if at_once else None
+            result = self._repair_one(new, moved[0], after, depth + 1) if at_once else None
             if result is not None:  # the best candidate, and then the next write that PyTorch would refuse
                 return result[0], result[1], [(finding, candidate)]
             partly += [] if at_once else [(new, after, candidate, moved[0])]
         for new, after, candidate, rest in partly:
-            result = self._repair_rest(new, after, rest, depth)
+            result = self._repair_one(new, rest, after, depth + 1)
             if result is not None:
                 return result[0], result[1], [(finding, candidate)]
         return None
-
-    def _repair_rest(self, texts: _Texts, findings: list[Finding], rest: Finding, depth: int) -> _Result | None:
-        """Goes on with what a candidate has left of its finding."""
-        return self._repair_one(texts, rest, findings, depth + 1) if depth < _DEEPEST else None
 
     def _tries(self, texts: _Texts, finding: Finding, before: list[Finding]) -> Iterator[tuple[Candidate, _Texts]]:
         files = self._with(texts)

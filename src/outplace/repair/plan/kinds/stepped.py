@@ -66,11 +66,8 @@ def kept_weights(files: Files, bug: Bug) -> Iterator[Candidate]:
     if not places or len(by_hand) < len(places) or any(map(_reinitialises_rows, by_hand)):
         return
     copies = [replace(copy, safety="unsafe", provable=True) for copy in copies_for_backward(by_hand[0])]
-    if bug.raised_at is not None:
-        yield from copies
-    yield from _of_modules(files, bug, by_hand)
-    if bug.raised_at is None:
-        yield from copies
+    of_modules = list(_of_modules(files, bug, by_hand))
+    yield from [*copies, *of_modules] if bug.raised_at is not None else [*of_modules, *copies]
 
 
 def _of_modules(files: Files, bug: Bug, writes: list[Place]) -> Iterator[Candidate]:
