@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import sys
 
 import numpy
 import pytest
@@ -118,7 +119,8 @@ def test_the_program_goes_on_with_the_numbers_it_has_without_us():
 def test_strict_raises_from_the_backward():
     with pytest.raises(outplace.WrongGradientError, match="OUT301") as caught, outplace.watch(strict=True):
         exp_then_written()
-    assert any("y.data.mul_(1.5)" in note for note in caught.value.__notes__)
+    if sys.version_info >= (3, 11):  # Python 3.10 has no notes
+        assert any("y.data.mul_(1.5)" in note for note in caught.value.__notes__)
     (found,) = caught.value.outplace_diagnoses  # type: ignore[attr-defined]
     assert found.mutations[0].site.text == "y.data.mul_(1.5)"
     exp_then_written()  # and no longer afterwards

@@ -49,6 +49,8 @@ An exception that is never read ends the program, and the diagnosis is shown bel
 """
 
 _NOTE_DUE = "outplace_note_due"
+_NOTE_OFF = "outplace_note_off"
+"""On Python 3.10: an exception whose diagnosis is shown by somebody else."""
 
 _known: set[tuple[Any, ...]] = set()
 _one_at_a_time = threading.RLock()
@@ -276,9 +278,16 @@ def as_note(error: BaseException) -> Note:
         return Note("\n" + as_text(of(error)))
 
 
+def lacks_note(error: BaseException) -> bool:
+    """Has the exception a diagnosis that no note shows? Python 3.10 has no notes."""
+    return bool(of(error)) and not hasattr(error, "add_note") and _NOTE_OFF not in vars(error)
+
+
 def take_note_off(error: BaseException) -> None:
     """Removes outplace's note, for a caller that shows the diagnosis itself."""
     vars(error).pop(_NOTE_DUE, None)
+    if lacks_note(error):
+        vars(error)[_NOTE_OFF] = True
     notes = getattr(error, "__notes__", None)
     if notes and of(error):
         error.__notes__ = [  # type: ignore[attr-defined]

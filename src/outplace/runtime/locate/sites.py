@@ -216,11 +216,17 @@ def at_line(filename: str, line: int, function: str, operation: str | None = Non
         site = _site(filename, Span(line, line, start, len(text.rstrip().encode())), function)
         return Located(site, filename, None, None)
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    named = [node for node in calls if isinstance(node.func, ast.Attribute) and node.func.attr == operation]
+    named = [node for node in calls if _carries_out(node, operation)]
     if not named and isinstance(statement, ast.Expr) and statement.value in calls:
         named = calls  # if it is the only call
     node: ast.AST = named[0] if len(named) == 1 else statement
     return Located(_site(filename, _own_span(node), function), filename, node, statement)
+
+
+def _carries_out(call: ast.Call, operation: str | None) -> bool:
+    if operation == "out=":
+        return any(keyword.arg == "out" for keyword in call.keywords)
+    return isinstance(call.func, ast.Attribute) and call.func.attr == operation
 
 
 def at_place(place: Place) -> Located | None:

@@ -49,7 +49,7 @@ def _make_init(original: Any) -> Any:
             elif kwargs.get("exc_traceback") is untrimmed and "exc_traceback" in kwargs:
                 kwargs["exc_traceback"] = exc_value.__traceback__
         original(self, exc_type, exc_value, *args, **kwargs)
-        if dispatch.of(exc_value) and not hasattr(exc_value, "add_note"):  # Python 3.10 has no notes
+        if exc_value is not None and dispatch.lacks_note(exc_value):
             self._str = f"{self._str}\n{dispatch.as_note(exc_value)}"
 
     return formatting
@@ -85,7 +85,7 @@ def _make_hook(original: Any) -> Any:
 
 
 def _tell(error: BaseException) -> None:
-    """A traceback was printed. Prints the diagnosis too, because Python 3.10 has no notes."""
+    """A traceback was printed. Prints the diagnosis too if no note has shown it."""
     dispatch.mark_as_shown(error)
-    if not hasattr(error, "add_note") and dispatch.of(error) and sys.stderr is not None:
+    if dispatch.lacks_note(error) and sys.stderr is not None:
         print(dispatch.as_note(error), file=sys.stderr)
