@@ -11,7 +11,7 @@ from outplace.repair.syntax.flow import (
     bindings,
     binds,
     own_parts,
-    reads,
+    reads_any,
     used_later,
 )
 from outplace.source.heuristics import is_update_name
@@ -84,7 +84,7 @@ def _ends_a_round(place: Place) -> bool:
     inside = [node for node in ast.walk(loops[0]) if isinstance(node, ast.stmt) and node is not loops[0]]
     below = [node for node in inside if node.lineno > place.statement.lineno]
     before = [node for node in inside if node.lineno < place.statement.lineno]
-    return any(map(_goes_backward, before)) and not any(reads(node, place.path) for node in below)
+    return any(map(_goes_backward, before)) and not reads_any(below, [place.path])
 
 
 def _goes_backward(statement: ast.stmt) -> bool:

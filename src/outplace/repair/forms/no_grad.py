@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import reads
+from outplace.repair.syntax.flow import reads_any
 from outplace.repair.syntax.moves import pasted, removed
 
 _SIMPLE = ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return
@@ -68,7 +68,7 @@ def moved_out(code: Code, block: ast.With, statement: ast.Assign) -> list[Edit] 
     names = [ast.unparse(target) for target in statement.targets]
     if not (code.begins_line(statement) and code.begins_line(block)) or statement.lineno == block.lineno:
         return None
-    if any(reads(item, name) for item in rest for name in names):
+    if reads_any(rest, names):
         return None
     text = code.segment(statement)
     if not rest:

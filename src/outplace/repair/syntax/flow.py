@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from outplace.repair.syntax.code import Code, root_of
 
@@ -34,6 +34,12 @@ def reads(node: ast.AST, path: str, besides: Besides | None = None) -> bool:
         if dotted and ast.unparse(part) == path:
             return True
     return False
+
+
+def reads_any(nodes: Iterable[ast.AST], paths: Iterable[str]) -> bool:
+    """Does one of these read one of these names or attributes?"""
+    wanted = list(paths)
+    return any(reads(node, path) for node in nodes for path in wanted)
 
 
 def _passed_over(node: ast.AST, besides: Besides) -> Iterator[ast.expr]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from outplace.repair.syntax.calls import called_names
 from outplace.repair.syntax.code import Code, Function, Loop
 from outplace.repair.syntax.edits import Edit
-from outplace.repair.syntax.flow import reads, targets_of
+from outplace.repair.syntax.flow import reads_any, targets_of
 
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Yield | ast.YieldFrom | ast.Await
 
@@ -112,7 +112,7 @@ def split_loop(
     names = {name for item in (loop, *again) for name in names_bound(item)}
     for part in parts:
         text = [line for item in part for line in (changed or {}).get(item, "").splitlines() or text_of(code, [item])]
-        if any(reads(item, name) for item in part for name in names):
+        if reads_any(part, names):
             lines += [*_head(code, loop), *text_of(code, again), *text]
         else:
             lines += [line[deeper:] if line.strip() else line for line in text]

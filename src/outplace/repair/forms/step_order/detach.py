@@ -9,6 +9,7 @@ from typing import NamedTuple
 from outplace.knowledge.traits import joins
 from outplace.repair.facts.aliases import calls_of
 from outplace.repair.facts.callees import callee_of, is_built_once
+from outplace.repair.forms.out_argument import without_keyword
 from outplace.repair.forms.step_order.forward import uses
 from outplace.repair.forms.step_order.order import Order, Reordering, goes_backward, only_steps
 from outplace.repair.forms.step_order.training import Training
@@ -16,7 +17,7 @@ from outplace.repair.syntax.calls import called_name, method_call, only_call
 from outplace.repair.syntax.code import Code, Function, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, names_in, reads
+from outplace.repair.syntax.flow import binds, names_in, reads, reads_any
 from outplace.repair.syntax.moves import bound, lines_after, listed, names_bound, simple_statements
 
 _DETACHED = {
@@ -56,14 +57,8 @@ def _retained(order: Order, loop: Loop) -> Edit | None:
     call = only_call(order.backward)
     if call is None or not goes_backward(order.backward) or [call.func] != backwards:
         return None
-    kept = [keyword for keyword in call.keywords if keyword.arg != "retain_graph"]
-    if len(kept) == len(call.keywords) or any(item.arg is None for item in kept):
-        return None
-    arguments = [
-        *map(order.code.segment, call.args),
-        *(f"{item.arg}={order.code.segment(item.value)}" for item in kept),
-    ]
-    return order.code.replaced(call, f"{order.code.segment(call.func)}({', '.join(arguments)})")
+    keyword = next((item for item in call.keywords if item.arg == "retain_graph"), None)
+    return without_keyword(order.code, call, keyword) if keyword is not None else None
 
 
 class _Spot(NamedTuple):
@@ -101,7 +96,7 @@ def _spots(
     keepers = list(_keepers(around, path))
     later = [keeper for keeper in keepers if keeper.statement.lineno > step.lineno]
     if len(later) < len(keepers):  # a later binding may be the initial state
-        later = [keeper for keeper in later if any(reads(keeper.value, name) for name in held)]
+        later = [keeper for keeper in later if reads_any([keeper.value], held)]
     if any(_is_stored_between_steps(code, keeper.statement, step) for keeper in later):
         yield from (_Spot(text, held.get(text, ""), step) for text in (ast.unparse(keeper.value) for keeper in later))
         return
@@ -132,21 +127,21 @@ class _Keeper(NamedTuple):
 
 def _keepers(around: ast.AST, path: str) -> Iterator[_Keeper]:
     """The statements that store a value under a name, or in what has that name."""
+
+    def is_item(target: ast.expr) -> bool:
+        return isinstance(target, ast.Subscript) and ast.unparse(target.value) == path
+
     for node in ast.walk(around):
         if isinstance(node, ast.Assign) and binds(node, path):
             whole = len(node.targets) == 1 and not isinstance(node.targets[0], ast.Tuple | ast.List)
             yield _Keeper(node, node.value, whole)
-        elif isinstance(node, ast.Assign) and any(_is_item(target, path) for target in node.targets):
+        elif isinstance(node, ast.Assign) and any(map(is_item, node.targets)):
             yield _Keeper(node, node.value, False)
         elif isinstance(node, ast.Expr) and (append := method_call(node, "append", "appendleft")) is not None:
             if ast.unparse(append.receiver) == path and len(append.call.args) == 1:
                 yield _Keeper(node, append.call.args[0], False)
         elif isinstance(node, ast.stmt) and binds(node, path):
             yield _Keeper(node, ast.Constant(None), False)
-
-
-def _is_item(target: ast.expr, path: str) -> bool:
-    return isinstance(target, ast.Subscript) and ast.unparse(target.value) == path
 
 
 def state_inside(order: Order, loop: Loop) -> Iterator[Reordering]:
@@ -324,7 +319,7 @@ def _behind_the_loss(
             continue
         passed.append(statement)
         others = [item for item in statements if item not in passed]
-        shared = any(wanted.get(name) or any(reads(other, name) for other in others) for name in bound)
+        shared = reads_any(others, bound) or any(map(wanted.get, bound))
         yield statement, shared
         wanted.update((name, shared or wanted.get(name, False)) for name in names_in(statement))
 

@@ -14,7 +14,7 @@ from outplace.repair.facts.aliases import span_of
 from outplace.repair.syntax.calls import called_names, identifiers
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, names_in, reads
+from outplace.repair.syntax.flow import binds, names_in, reads, reads_any
 from outplace.repair.syntax.moves import binds_within, names_bound
 from outplace.source.heuristics import is_class_name, makes_optimizer
 
@@ -170,7 +170,7 @@ def may_run_again(files: Files, code: Code, statement: ast.Assign) -> bool:
     if any(_makes_object(files, code, call) for call in calls):
         return False
     trained = [node for node in ast.walk(code.scope(statement)) if isinstance(node, ast.Call) and makes_optimizer(node)]
-    if any(reads(call, name) for call in trained for name in names_bound(statement)):
+    if reads_any(trained, names_bound(statement)):
         return False
     alone = code.begins_line(statement) and "\n" not in text
     return bool(calls) and alone and not draws(code, statement)

@@ -14,7 +14,7 @@ from outplace.repair.forms.step_order.order import Order
 from outplace.repair.syntax.calls import called_names, method_call
 from outplace.repair.syntax.code import Code, Function
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, flat, reads, targets_of
+from outplace.repair.syntax.flow import binds, flat, reads, reads_any, targets_of
 from outplace.repair.syntax.moves import simple_statements
 
 _DEEPEST = 3
@@ -54,11 +54,11 @@ class _Reports:
         for statement in simple_statements(statements):
             if isinstance(statement, ast.Assert):
                 continue
-            if _binds_one(statement, {path}):
+            if binds(statement, path):
                 names, found = {path}, depth > 0 and self._where_made(statement, path, depth)
             elif _reports(self._code, statement, names) or (depth > 0 and self._in_called(statement, path, depth)):
                 found = True
-            elif isinstance(statement, ast.Assign | ast.AugAssign) and _reads_one(statement.value, names):
+            elif isinstance(statement, ast.Assign | ast.AugAssign) and reads_any([statement.value], names):
                 names |= {ast.unparse(target) for target in flat(targets_of(statement))}
         return found
 
@@ -87,29 +87,17 @@ class _Reports:
         )
 
 
-def _binds_one(statement: ast.stmt, names: set[str]) -> bool:
-    return any(binds(statement, name) for name in names)
-
-
-def _reads_one(node: ast.AST, names: set[str]) -> bool:
-    return any(reads(node, name) for name in names)
-
-
 def _reports(code: Code, statement: ast.stmt, names: set[str]) -> bool:
     """Does it read one of these values for anything but another value with a graph, or a backward?"""
     found = [part for part in ast.walk(statement) if isinstance(part, ast.Name | ast.Attribute)]
     loads = [part for part in found if isinstance(part.ctx, ast.Load) and ast.unparse(part) in names]
-    values = [part for part in loads if not _asks_for_no_number(code.parents.get(part))]
+    above = [(part, code.parents.get(part)) for part in loads]
+    values = [part for part, asks in above if not (isinstance(asks, ast.Attribute) and reads_nothing(asks.attr))]
     if not values or any(_leaves_the_graph(code.parents.get(value)) for value in values):
         return bool(values)
     targets = flat(targets_of(statement))
     is_computed = bool(targets) and not any(isinstance(target, ast.Subscript) for target in targets)
     return not is_computed and not isinstance(statement, ast.Return) and not called_names(statement) & {*_OF_A_GRAPH}
-
-
-def _asks_for_no_number(above: ast.AST | None) -> bool:
-    """`loss.shape`, `loss.requires_grad`"""
-    return isinstance(above, ast.Attribute) and reads_nothing(above.attr)
 
 
 def _leaves_the_graph(above: ast.AST | None) -> bool:

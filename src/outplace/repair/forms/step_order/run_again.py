@@ -26,7 +26,7 @@ from outplace.repair.syntax.calls import called_name, called_names, method_call,
 from outplace.repair.syntax.code import Code, Function, Loop, root_of
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, flat, names_in, reads, used_later
+from outplace.repair.syntax.flow import binds, flat, names_in, reads, reads_any, used_later
 from outplace.repair.syntax.moves import (
     Move,
     binds_within,
@@ -161,7 +161,7 @@ def _only_maker(files: Files, path: str) -> tuple[Code, ast.Assign] | None:
 
 def in_each_iteration(order: Order, loop: Loop) -> Iterator[Reordering]:
     """Values that are computed once, before the loop, and used by the backward of every iteration."""
-    if not isinstance(loop, ast.While) and any(reads(order.step, name) for name in names_bound(loop)):
+    if not isinstance(loop, ast.While) and reads_any([order.step], names_bound(loop)):
         return  # each iteration steps another optimizer, so the iterations do not repeat one update
     names = _stale_in(order, loop.body)
     if not names:

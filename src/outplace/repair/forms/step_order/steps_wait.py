@@ -25,7 +25,7 @@ from outplace.repair.syntax.calls import called_name, called_names, identifiers,
 from outplace.repair.syntax.code import Code, Loop
 from outplace.repair.syntax.edits import Edit
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import binds, reads
+from outplace.repair.syntax.flow import binds, reads, reads_any
 from outplace.repair.syntax.moves import (
     Move,
     names_bound,
@@ -220,7 +220,7 @@ def _clears_and_steps(order: Order, loop: ast.For) -> bool:
     names, here = names_bound(loop), loop.body.index(order.backward)
     calls = [(item, "zero_grad") for item in loop.body[:here]] + [(item, "step") for item in loop.body[here + 1 :]]
     own = (call is not None and ast.unparse(call.receiver) in names for call in itertools.starmap(method_call, calls))
-    same_loss = goes_backward(order.backward) and not any(reads(order.backward, name) for name in names)
+    same_loss = goes_backward(order.backward) and not reads_any([order.backward], names)
     return same_loss and order.step in loop.body[here + 1 :] and all(own)
 
 
@@ -254,7 +254,7 @@ def in_a_second_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
     if leaves or order.outer_backward not in loop.body or not whole_lines(order.code, loop):
         return
     again = _made_of_items(loop, moved)
-    of_items = any(reads(item, name) for item in [*again, *moved] for name in names_bound(loop))
+    of_items = reads_any([*again, *moved], names_bound(loop))
     if not of_items or not _may_leave(order.code, loop, moved, again):
         return
     plain = _can_be_iterated_again(loop.iter) and Training(order).keeps_steps_behind(loop)
@@ -301,7 +301,7 @@ def _may_leave(code: Code, loop: Loop, moved: list[ast.stmt], again: list[ast.st
     }
     names.update(names_bound(loop) if again is None else ())
     gone = [*moved, *(again or ())]
-    return bool(stay) and all(whole_lines(code, i) for i in gone) and not any(reads(i, n) for i in gone for n in names)
+    return bool(stay) and all(whole_lines(code, i) for i in gone) and not reads_any(gone, names)
 
 
 def _accumulates(order: Order, loop: Loop) -> bool:
@@ -317,7 +317,7 @@ def _accumulates(order: Order, loop: Loop) -> bool:
 
 def _iterates_over_graphs(order: Order, loop: Loop) -> bool:
     """Does the loop hand out all values that its body reads and whose graph is older than the step?"""
-    read = [name for name in order.moment.stale if any(reads(item, name) for item in loop.body)]
+    read = [name for name in order.moment.stale if reads_any(loop.body, [name])]
     return isinstance(loop, ast.For) and bool(read) and set(read) <= set(names_bound(loop))
 
 

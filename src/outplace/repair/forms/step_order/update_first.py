@@ -19,7 +19,7 @@ from outplace.repair.forms.step_order.training import Training
 from outplace.repair.syntax.calls import called_name, called_names
 from outplace.repair.syntax.code import Code, is_library
 from outplace.repair.syntax.files import Files
-from outplace.repair.syntax.flow import reads
+from outplace.repair.syntax.flow import reads_any
 from outplace.repair.syntax.moves import Move, bound, needed, used
 from outplace.source.heuristics import clips_gradients
 
@@ -61,8 +61,8 @@ class _TwoUpdates:
     def shared(self) -> bool:
         """Does the earlier loss use a detached stale value that the later loss back-propagates through?"""
         own, later = self._behind_both
-        names = [name for name in self.order.moment.stale if any(reads(item, name) for item in later)]
-        return any(any(reads(item, name) for item in own) and not self._goes_through(own, name) for name in names)
+        names = [name for name in self.order.moment.stale if reads_any(later, [name])]
+        return any(reads_any(own, [name]) and not self._goes_through(own, name) for name in names)
 
     @cached_property
     def _behind_both(self) -> tuple[list[ast.stmt], list[ast.stmt]]:
