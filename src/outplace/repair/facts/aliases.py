@@ -6,6 +6,7 @@ There are three answers: "yes", "no", and "unknown" (callers outside these files
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from outplace.knowledge import ops
 from outplace.repair.syntax.code import Code, Function
@@ -79,54 +80,45 @@ def _is_own(code: Code, statement: ast.stmt, name: str) -> bool:
 def calls_of(files: Files, code: Code, function: Function) -> list[tuple[Code, ast.Call, bool]] | None:
     """All calls of a function in these files; None if it is passed around, or called in ways that hide its name."""
     owner = code.parents.get(function)
-    method = isinstance(owner, ast.ClassDef)
     if isinstance(owner, ast.ClassDef) and function.name == "forward":
         return _calls_of_module(files, owner)
     if function.name.startswith("__"):
         return None
+    method = isinstance(owner, ast.ClassDef)
     bound = method and not any(ast.unparse(d) == "staticmethod" for d in function.decorator_list)
-    found: list[tuple[Code, ast.Call, bool]] = []
-    for home in files.codes(function.name):
-        for node in ast.walk(home.tree):
-            shown = (
-                (isinstance(node, ast.Attribute) and node.attr == function.name)
-                if method
-                else (
-                    (isinstance(node, ast.Name) and node.id == function.name)
-                    or (isinstance(node, ast.Attribute) and node.attr == function.name)
-                )
-            )
-            if not shown:
-                continue
-            parent = home.parents.get(node)
-            if not (isinstance(parent, ast.Call) and parent.func is node):
-                return None
-            found.append((home, parent, bound))
-    return found
+    mentions = [item for item in _mentions(files, function.name) if not method or isinstance(item[1], ast.Attribute)]
+    calls = [(home, _call_of(home, node), bound) for home, node in mentions]
+    return None if any(call is None for _, call, _ in calls) else calls  # type: ignore[return-value]
+
+
+def _mentions(files: Files, name: str) -> Iterator[tuple[Code, ast.Name | ast.Attribute]]:
+    """Where the files have this name, or an attribute of this name."""
+    for code in files.codes(name):
+        yield from ((code, node) for node in code.every(ast.Name) if node.id == name)
+        yield from ((code, node) for node in code.every(ast.Attribute) if node.attr == name)
+
+
+def _call_of(code: Code, node: ast.expr) -> ast.Call | None:
+    """The call whose function this is."""
+    call = code.parents.get(node)
+    return call if isinstance(call, ast.Call) and call.func is node else None
 
 
 def _calls_of_module(files: Files, owner: ast.ClassDef) -> list[tuple[Code, ast.Call, bool]] | None:
     """All calls of modules of this class; None if one is not bound to a name when it is made, or is passed around."""
     names: set[str] = set()
-    for home in files.codes(owner.name):
-        for node in ast.walk(home.tree):
-            if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] == owner.name:
-                call = home.parents.get(node)
-                parent = home.parents.get(call) if isinstance(call, ast.Call) and call.func is node else None
-                target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
-                if not isinstance(target, ast.Name | ast.Attribute):
-                    return None
-                names.add(ast.unparse(target).split(".")[-1])
+    for home, node in _mentions(files, owner.name):
+        call = _call_of(home, node)
+        parent = home.parents.get(call) if call is not None else None
+        target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+        if not isinstance(target, ast.Name | ast.Attribute):
+            return None
+        names.add(ast.unparse(target).split(".")[-1])
     found: list[tuple[Code, ast.Call, bool]] = []
-    for name in names:
-        for home in files.codes(name):
-            for node in ast.walk(home.tree):
-                shown = ast.unparse(node).split(".")[-1] if isinstance(node, ast.Name | ast.Attribute) else None
-                if shown != name or not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
-                    continue
-                above = home.parents.get(node)
-                if isinstance(above, ast.Call) and above.func is node:
-                    found.append((home, above, True))
-                elif not isinstance(above, ast.Attribute):  # `net.parameters()` does not call the module
-                    return None
+    for home, node in (mention for name in names for mention in _mentions(files, name)):
+        call = _call_of(home, node)
+        if call is not None:
+            found.append((home, call, True))
+        elif isinstance(node.ctx, ast.Load) and not isinstance(home.parents.get(node), ast.Attribute):
+            return None  # `net.parameters()` does not call the module
     return found
