@@ -34,7 +34,8 @@ def remember(alias: torch.Tensor, since: int = -1, source: torch.Tensor | None =
     `since` is the backward after which the alias was made. `source` is the tensor whose `.data` it is, if any.
     """
     key = id(alias)
-    untracked[key] = reference = Weak(alias, lambda _: untracked.pop(key, None))
+    forget = untracked.pop  # when Python ends, tensors may outlive the names of this module
+    untracked[key] = reference = Weak(alias, lambda _: forget(key, None))
     reference.since, reference.moment = since, _next_number()
     reference.source = None if source is None else Weak(source)
 
@@ -102,7 +103,8 @@ def remember_array(array: Any, tensor: torch.Tensor) -> None:
     known = _given.get(key)
     if known is not None and known() is owner:
         remember(tensor)
-    _given[key] = weakref.ref(owner, lambda _: _given.pop(key, None))
+    forget = _given.pop
+    _given[key] = weakref.ref(owner, lambda _: forget(key, None))
 
 
 def array_in_tensor(value: Any) -> Any:
