@@ -91,7 +91,8 @@ def test_a_trace_of_torchscript_has_nothing_of_outplace(tmp_path):
 
 def test_everything_is_put_back(tmp_path):
     ending = forked(tmp_path, str(PROGRAMS / "put_back.py"))
-    assert (ending.stdout, ending.code) == (b"all as before\n", 0), ending.stderr
+    last = ending.stdout.splitlines()[-1:]  # gloo of torch 2.9 writes lines of its own
+    assert (last, ending.code) == ([b"all as before"], 0), ending.stderr
 
 
 def test_everything_that_is_changed_is_listed(tmp_path):

@@ -8,6 +8,7 @@ import builtins
 import contextlib
 import dataclasses
 import functools
+import gc
 import importlib.util
 import inspect
 import pickle
@@ -499,6 +500,18 @@ def case_a_everything_is_put_back():
     assert ([id(f.__code__.co_consts) for f in functions], [hash(f.__code__) for f in functions]) == constants
     left = [name for name in vars(builtins) if "outplace" in name]
     assert not left, left
+
+
+def case_objects_hidden_from_the_collector():
+    gc.freeze()
+    try:
+        with outplace.watch():
+            only_tags()
+    finally:
+        gc.unfreeze()
+    with outplace.watch():
+        double(X)
+        assert loaded_code.unmarked is not None, loaded_code.why_tags
 
 
 def compiled(x):

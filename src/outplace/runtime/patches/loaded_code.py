@@ -20,6 +20,7 @@ import functools
 import gc
 import inspect
 import operator
+import os
 import sys
 import threading
 import time
@@ -72,7 +73,7 @@ def _put() -> Undo:
 
 
 def _mark_all(undone: list[Undo]) -> tuple[CodeType, ...]:
-    if not hasattr(native.compiled, "switch_tags") or gc.get_freeze_count():
+    if not hasattr(native.compiled, "switch_tags") or _hides_functions():
         raise _NotAllError("marks that can switch tags are compiled, and functions are found by the garbage collector")
     if dynamo_in_use():
         raise _NotAllError("Dynamo knows functions by their code")
@@ -173,6 +174,19 @@ def _loaded_functions() -> list[FunctionType]:
     if going_on and not all(map(_resumed_by_running_frame, going_on)):
         raise _NotAllError("a generator goes on without marks")
     return functions
+
+
+_hidden = 0
+"""So many objects are hidden from the garbage collector, and no function is among them."""
+
+
+def _hides_functions() -> bool:
+    """Has the program called `gc.freeze()`? Python 3.12 itself hides some objects when it starts, but no functions."""
+    global _hidden
+    count = gc.get_freeze_count()
+    if count != _hidden and any(item is os.makedirs for item in gc.get_objects()):  # it is older than the program
+        _hidden = count
+    return count != _hidden
 
 
 def look_at_all() -> None:
