@@ -10,6 +10,7 @@ from pygls.workspace import PositionCodec
 
 from outplace.files.reading import lines
 from outplace.model import Site
+from outplace.repair.syntax.edits import equal_at_start
 
 
 def plain(text: str) -> str:
@@ -37,9 +38,9 @@ def edits(old: str, new: str, codec: PositionCodec) -> list[types.TextEdit]:
     before = lines(old)
     ends = "\r\n" if "\r\n" in old else "\n"
     after = [line.replace("\n", ends) for line in lines(new)]
-    start = _common(before, after)
+    start = equal_at_start(before, after)
     rest = min(len(before), len(after)) - start
-    end = _common(before[::-1][:rest], after[::-1][:rest])
+    end = equal_at_start(before[::-1][:rest], after[::-1][:rest])
     matcher = difflib.SequenceMatcher(
         None, before[start : len(before) - end], after[start : len(after) - end], autojunk=False
     )
@@ -49,14 +50,6 @@ def edits(old: str, new: str, codec: PositionCodec) -> list[types.TextEdit]:
             where = types.Range(_line_start(before, start + first, codec), _line_start(before, start + last, codec))
             changes.append(types.TextEdit(where, "".join(after[start + new_first : start + new_last])))
     return changes
-
-
-def _common(some: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines are equal, from the first on."""
-    same = 0
-    while same < min(len(some), len(other)) and some[same] == other[same]:
-        same += 1
-    return same
 
 
 def _line_start(text_lines: Sequence[str], line: int, codec: PositionCodec) -> types.Position:

@@ -13,7 +13,7 @@ from outplace.reclaim.rules.needless_keepers import Keepers
 from outplace.reclaim.rules.recompute_blocks import Blocks
 from outplace.reclaim.rules.reuse_memory import Reuses
 from outplace.reclaim.rules.suggestion import Suggestion
-from outplace.repair.syntax.edits import Conflict, Edit
+from outplace.repair.syntax.edits import Conflict, united
 from outplace.repair.syntax.files import Files
 
 LEAST_SHARE = 0.001
@@ -139,8 +139,4 @@ def _compatible(files: Files, suggestions: Sequence[Suggestion], first: Sequence
 
 def edited(files: Files, suggestions: Sequence[Suggestion]) -> Files | None:
     """The files with these changes applied."""
-    edits: dict[str, tuple[Edit, ...]] = {}
-    for suggestion in suggestions:
-        for path, changes in suggestion.edits.items():
-            edits[path] = (*edits.get(path, ()), *changes)
-    return files.edited(edits)
+    return files.edited(united(suggestion.edits for suggestion in suggestions))

@@ -6,7 +6,7 @@ process. An error that was hidden by another one is repaired in the next round.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from outplace.repair.drive.runs import Runs, bug_of, identity
 from outplace.repair.facts.bug import INTENTS, Bug, Candidate, Intent, Keeps, Moment
 from outplace.repair.facts.location import Style
 from outplace.repair.plan.chooser import propose
-from outplace.repair.syntax.edits import Conflict, Edit
+from outplace.repair.syntax.edits import Conflict, united
 from outplace.repair.syntax.files import Files
 from outplace.source.project import OutOfTime
 
@@ -296,21 +296,13 @@ def _remaining_bugs(evidence: Evidence) -> str:
 
 
 def _joined(candidates: Sequence[Candidate]) -> Candidate:
-    edits = _united(candidate.edits for candidate in candidates)
-    checking = _united(candidate.checking or candidate.edits for candidate in candidates)
+    edits = united(candidate.edits for candidate in candidates)
+    checking = united(candidate.checking or candidate.edits for candidate in candidates)
     titles = list(dict.fromkeys(candidate.title for candidate in candidates))
     provable = any(candidate.safety != "safe" for candidate in candidates)
     keeps = min((candidate.keeps for candidate in candidates), key=_LEAST_FIRST.index)
     safety: Safety = "unsafe" if provable else "safe"
     return Candidate("; ".join(titles), safety, edits, provable, keeps, checking if checking != edits else None)
-
-
-def _united(edits_of_each: Iterable[dict[str, tuple[Edit, ...]]]) -> dict[str, tuple[Edit, ...]]:
-    edits: dict[str, tuple[Edit, ...]] = {}
-    for edits_of_one in edits_of_each:
-        for path, changes in edits_of_one.items():
-            edits[path] = tuple(dict.fromkeys((*edits.get(path, ()), *changes)))
-    return edits
 
 
 def _judge(candidate: Candidate, before: Evidence, after: Evidence, reference: Evidence | None) -> Proof | None:

@@ -15,7 +15,7 @@ from outplace.repair.facts.bug import Bug
 from outplace.repair.facts.callees import functions_of, functions_within, runs
 from outplace.repair.forms.saver import only_computes
 from outplace.repair.syntax.code import Code, Function, is_library, whole_of
-from outplace.repair.syntax.edits import Edit
+from outplace.repair.syntax.edits import Edit, united
 from outplace.repair.syntax.files import Files
 
 ModuleCalls = list[tuple[Code, ast.Call]]
@@ -97,14 +97,11 @@ def named(calls: ModuleCalls) -> str:
 
 def with_copies(calls: ModuleCalls) -> dict[str, tuple[Edit, ...]]:
     """Each of the modules runs with copies of its weights."""
-    edits: dict[str, tuple[Edit, ...]] = {}
-    for code, call in calls:
-        torch = code.module_name("torch") or "torch"
-        edits[code.path] = (*edits.get(code.path, ()), *code.importing("torch"), *_copied(code, call, torch))
-    return {path: tuple(dict.fromkeys(found)) for path, found in edits.items()}
+    return united({code.path: [*code.importing("torch"), *_copied(code, call)]} for code, call in calls)
 
 
-def _copied(code: Code, call: ast.Call, torch: str) -> list[Edit]:
+def _copied(code: Code, call: ast.Call) -> list[Edit]:
+    torch = code.module_name("torch") or "torch"
     start, opened = code.span(call.func)
     end = code.span(call)[1]
     module = code.segment(call.func)
@@ -123,7 +120,4 @@ def _copied(code: Code, call: ast.Call, torch: str) -> list[Edit]:
 
 def detached(calls: ModuleCalls) -> dict[str, tuple[Edit, ...]]:
     """What the modules return is detached."""
-    edits: dict[str, tuple[Edit, ...]] = {}
-    for code, call in calls:
-        edits[code.path] = (*edits.get(code.path, ()), *code.followed(".detach()", call))
-    return edits
+    return united({code.path: code.followed(".detach()", call)} for code, call in calls)

@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -39,6 +39,15 @@ def apply(source: str, edits: Iterable[Edit]) -> str:
     return "".join(result) + source[position:]
 
 
+def united(edits_of_each: Iterable[Mapping[str, Sequence[Edit]]]) -> dict[str, tuple[Edit, ...]]:
+    """The edits of several changes by file, each edit once."""
+    edits: dict[str, dict[Edit, None]] = {}
+    for edits_of_one in edits_of_each:
+        for path, changes in edits_of_one.items():
+            edits.setdefault(path, {}).update(dict.fromkeys(changes))
+    return {path: tuple(changes) for path, changes in edits.items()}
+
+
 def parses(source: str) -> bool:
     """Is it still valid Python?"""
     with warnings.catch_warnings():
@@ -53,8 +62,8 @@ def parses(source: str) -> bool:
 def unified_diff(name: str, old: str, new: str, context: int = 3) -> str:
     """The diff between two texts; empty if they are equal."""
     before, after = _lines_of(old), _lines_of(new)
-    same = _common(before, after)
-    rest = _common(before[same:][::-1], after[same:][::-1])
+    same = equal_at_start(before, after)
+    rest = equal_at_start(before[same:][::-1], after[same:][::-1])
     start, cut = max(same - context, 0), max(rest - context, 0)
     # Without the equal ends: `difflib` gives up lines that occur often, and takes much time for many lines.
     around = before[start : len(before) - cut], after[start : len(after) - cut]
@@ -62,7 +71,7 @@ def unified_diff(name: str, old: str, new: str, context: int = 3) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _common(one: list[str], other: list[str]) -> int:
+def equal_at_start(one: Sequence[str], other: Sequence[str]) -> int:
     """How many lines at the start are equal."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((count for count, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
