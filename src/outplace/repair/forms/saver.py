@@ -106,7 +106,7 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
     return [
         Clone(code.segment(item), _cloned(code, item), distance(item) < 3, item)
         for item in ordered
-        if not (_is_class(item) or is_number(code, item) or _is_cloned(code, item))
+        if not (_is_class(item) or is_number(code, item) or code.is_cloned(item))
     ]
 
 
@@ -173,11 +173,6 @@ def only_computes(function: Function) -> bool:
 
 def _keeps(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "add", "extend", "insert", "update")
-
-
-def _is_cloned(code: Code, node: ast.expr) -> bool:
-    parent = code.parents.get(node)
-    return isinstance(parent, ast.Attribute) and parent.attr == "clone"
 
 
 def _is_class(node: ast.expr) -> bool:

@@ -108,8 +108,7 @@ def _shares_array(code: Code, call: ast.Call) -> bool:
 
 def own_parts(code: Code) -> list[list[Edit]]:
     """A copy for each `torch.from_numpy(array)`."""
-    calls = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call) and _shares_array(code, node)]
-    return [code.followed(".clone()", call) for call in calls]
+    return [code.followed(".clone()", call) for call in code.every(ast.Call) if _shares_array(code, call)]
 
 
 def copied_samples(code: Code) -> list[Edit]:
@@ -188,13 +187,8 @@ def _is_array_of_tensor(code: Code, call: ast.Call) -> bool:
 
 def own_leaves(code: Code) -> list[list[Edit]]:
     """A leaf made from a copy, for each `x.detach()`, `x.data` and `nn.Parameter(x)`."""
-    found: list[list[Edit]] = []
-    for node in ast.walk(code.tree):
-        shared = _shared_by(node)
-        above = code.parents.get(shared) if shared is not None else None
-        if shared is not None and not (isinstance(above, ast.Attribute) and above.attr == "clone"):
-            found.append(code.followed(".clone()", shared))
-    return found
+    found = [shared for node in ast.walk(code.tree) if (shared := _shared_by(node)) is not None]
+    return [code.followed(".clone()", node) for node in found if not code.is_cloned(node)]
 
 
 def _shared_by(node: ast.AST) -> ast.expr | None:
@@ -304,13 +298,8 @@ _NO_COPIES = (".data", ".detach()", ".cpu()")
 
 def copied_in_ctx(code: Code) -> list[list[Edit]]:
     """Copies what a Function stores as an attribute of its ctx."""
-    found: list[list[Edit]] = []
-    for node in ast.walk(code.tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-            target = node.targets[0]
-            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "ctx":
-                found.append(code.followed(".clone()", node.value))
-    return found
+    kept = (node.value for node in code.every(ast.Assign) if ast.unparse(node.targets[0]).startswith("ctx."))
+    return [code.followed(".clone()", value) for value in kept if isinstance(value, ast.Name)]
 
 
 def copied_gradient(code: Code, statement: ast.stmt, name: str) -> list[Edit]:

@@ -139,6 +139,11 @@ class Code:
             return self.followed(".clone()", node)
         return self.surrounded(node, "(", ").clone()")
 
+    def is_cloned(self, node: ast.expr) -> bool:
+        """`x.clone()` of this x?"""
+        above = self.parents.get(node)
+        return isinstance(above, ast.Attribute) and above.attr == "clone"
+
     def _on(self, line: int) -> list[ast.expr | ast.stmt]:
         """The nodes on a line, outer ones first."""
         if line not in self._on_line:
