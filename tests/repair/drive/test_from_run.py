@@ -51,7 +51,7 @@ def test_a_table_becomes_a_list(tmp_path):
     main = MAIN.format(weight="torch.rand(3)")
     done, texts = repaired(tmp_path, main=main, filters=FILTERS.format(first="x[0]"))
     assert texts == {"main": main, "filters": LIST}
-    assert "Collect the entries of `out` in a list, and stack them behind the loop" in done.stderr
+    assert "Collect the entries of `out` in a list, and stack them after the loop" in done.stderr
     assert "gradients: equal to the original program" in done.stderr
 
 

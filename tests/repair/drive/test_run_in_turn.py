@@ -35,7 +35,7 @@ def test_data_of_a_rollout_is_for_a_person_to_cut_off(tmp_path):
     code, said, text = run(tmp_path, name)
     assert text == (PROGRAMS / name).read_text()
     assert code == 1
-    assert "the step in line 37 of one round comes before the backward in line 36 of the next" in said
+    assert "the step in line 37 of one iteration comes before the backward in line 36 of the next" in said
     assert "`old`, `values`, `advantages`; choose: detach" in said
 
 

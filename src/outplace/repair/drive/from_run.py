@@ -158,7 +158,7 @@ class Repair:
         names = [f"`{name}`" for name in evidence.moment["stale"] if "." not in name and name not in line]
         through = f", which needs the old weights through {', '.join(names[:4])}" if names else ""
         choice = "choose: detach, run the forward again, or step later"
-        this, following = (" of one round", " of the next") if step >= backward else ("", "")
+        this, following = (" of one iteration", " of the next") if step >= backward else ("", "")
         places = f"the step in line {step}{this} comes before the backward in line {backward}{following}"
         return f"{places}{through}; {choice}"
 

@@ -37,5 +37,5 @@ def dropped(code: Code, call: ast.Call) -> list[Edit]:
 
 
 def flags_behind(files: Files, code: Code, call: ast.Call) -> list[tuple[Code, ast.Call]]:
-    """The constructor calls with a flag behind a call of a module: `self.act(x)`, also inside `nn.Sequential`."""
+    """The constructor calls with a flag that made what a call runs: `self.act(x)`, also inside `nn.Sequential`."""
     return [(home, made) for home, made in constructors_behind(files, code, call) if dropped(home, made)]

@@ -32,7 +32,7 @@ def by_index(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
 
 
 def by_range(code: Code, statement: ast.stmt, name: str) -> list[Edit] | None:
-    """`a, b = x.chunk(2, 1)`: takes `b = x.narrow(1, a.size(1), b.size(1))` behind it. That view may be written.
+    """`a, b = x.chunk(2, 1)`: takes `b = x.narrow(1, a.size(1), b.size(1))` after it. That view may be written.
 
     It shows the same elements of the same memory: who reads `x` sees the write, as with any view. All parts that are
     read later are taken so: PyTorch refuses to read the others once `x` is written.
@@ -82,7 +82,7 @@ def _unpacked(binding: ast.Assign) -> list[str]:
 
 
 def _range(parting: _Parting, before: list[str], name: str) -> str:
-    """The view that shows the same as the part of this name, behind the parts `before` it."""
+    """The view that shows the same as the part of this name. `before`: the parts that come first."""
     dim = parting.dim
     if parting.function == "unbind":
         return f"select({dim}, {len(before)})"

@@ -86,7 +86,7 @@ class Code:
         return [Edit(start, start, before), Edit(end, end, after)]
 
     def line_end(self, line: int) -> int:
-        """The position behind the last character of a line."""
+        """The position after the last character of a line."""
         return self.offset(line, len(self.lines[line - 1].encode()))
 
     def indent(self, statement: ast.stmt) -> str:

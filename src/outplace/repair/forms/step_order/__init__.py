@@ -7,7 +7,7 @@
 - `update_first`: moves the later update before the step that affects it.
 - `steps_wait`: moves the steps after the last backward, which gets the parameters of its own optimizer as inputs; or
   after the end of the loop.
-- `weight_copies`: the modules behind the later loss compute with copies of their weights. This needs a run.
+- `weight_copies`: the modules that compute the later loss use copies of their weights. This needs a run.
 
 If the program prints, logs or stores a loss before the step, or a caller hands it in, only the repairs that keep its
 value are offered (`reported`). If two optimizers train the same weights, and the earlier backward retains its graph,

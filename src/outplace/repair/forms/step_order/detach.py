@@ -216,8 +216,8 @@ def others(order: Order, loop: Loop) -> Iterator[Reordering]:
     for path, shape in order.moment.held.items():
         if shape != "list" or "." in path or any(binds(node, path) for node in ast.walk(loop)):
             continue
-        rounds = [node for node in ast.walk(code.scope(loop)) if isinstance(node, ast.For) and _counter(node)]
-        edits = [edit for item in rounds for edit in _detached_in(code, item, path)]
+        loops = [node for node in ast.walk(code.scope(loop)) if isinstance(node, ast.For) and _counter(node)]
+        edits = [edit for item in loops for edit in _detached_in(code, item, path)]
         if edits:
             title = f"Detach the others in `{path}`: each loss trains its own part"
             alone = order.moment.from_source and Training(order).others_are_unused()

@@ -51,7 +51,7 @@ def _stacked(place: Place, neighbours: tuple[Bug, ...]) -> Iterator[Candidate]:
     found = table.as_lists(place.files, place.code, writes)
     if found is not None:
         names, here = " and ".join(f"`{name}`" for name in found.names), place.code.path
-        title = f"Collect the entries of {names} in a list, and stack them behind the loop"
+        title = f"Collect the entries of {names} in a list, and stack them after the loop"
         yield Candidate(title, "unsafe", {here: found.edits}, True, checking={here: found.checking})
 
 
