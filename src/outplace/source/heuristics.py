@@ -58,6 +58,7 @@ _STORING = {
     "insert", "push", "put", "put_nowait", "register_buffer", "register_parameter", "save", "send", "set", "setattr",
     "setdefault", "store", "update",
 }  # fmt: skip
+_START = re.compile(r"(^|_)(init|initial|start|starting|base|default|template|original|orig|[hcxz]_?0)(_|$)")
 _OPTIMIZER_HANDED_ON = re.compile(r"[(,]\s*[\w.]*opt(?:im(?:i[sz]er)?)?_?\w?\d?\s*[,)]")
 _TRANSPARENT_DECORATORS = {
     "staticmethod", "classmethod", "abstractmethod", "override", "property", "overload", "final", "no_grad",
@@ -90,6 +91,14 @@ def trains_by_name(source: str) -> bool:
     only if it writes something itself.
     """
     return _TRAINS.search(source) is not None
+
+
+def is_start_name(attribute: str) -> bool:
+    """Belief: an attribute called `initial_state`, `h0`, `base_sigmas`, `default_box` holds what each call starts from.
+
+    If wrong: `run` reports a call that goes on from there, through another name, as a bug.
+    """
+    return _START.search(attribute.lower()) is not None
 
 
 def makes_optimizer(call: ast.Call) -> bool:

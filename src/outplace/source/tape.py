@@ -172,7 +172,7 @@ class Tape:
             if leaf.has_grad and leaf.grad is not None:
                 other = owners.setdefault(id(leaf.grad.storage), leaf)
                 assigned = leaf.grad.assigned or (other.grad.assigned if other.grad is not None else None)
-                if other is not leaf and assigned is not None:
+                if other is not leaf and assigned is not None and _are_one(leaf.grad, other.grad):
                     self.hits.append(Hit.silent(SHARED_GRADIENT, None, assigned, True))
                 self.write(leaf.grad, place, "backward")  # it adds to the existing gradient
             leaf.has_grad = True
@@ -394,6 +394,11 @@ def _changes_once(write: Write) -> bool:
         factor = call.args[0] if write.operation == "mul_" and isinstance(call, ast.Call) and call.args else None
     settles = has(write.operation, "settles") and not replaces(write.operation)
     return settles or (factor is not None and is_mask(factor))
+
+
+def _are_one(gradient: Tensor, other: Tensor | None) -> bool:
+    """Is one gradient certainly the other, not another part of the same memory?"""
+    return other is not None and (gradient is other or gradient.region == other.region == ())
 
 
 def _between(one: int, time: int, other: int) -> bool:

@@ -37,6 +37,47 @@ data = [(torch.randn(6, 5), torch.randn(6, 5)) for _ in range(2)]
 """
 
 
+STEERED = (
+    """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 5), nn.Linear(5, 5)
+    def forward(self, x):
+        x = self.b(x)
+        return x + self.a(x)
+net = Net()
+shift = torch.ones(5)
+def steer(module, args):
+    args[0].add_(shift)  # !
+net.a.register_forward_pre_hook(steer)
+step = lambda x, y: F.mse_loss(net(x), y)
+data = [(torch.randn(6, 5), torch.randn(6, 5)) for _ in range(2)]
+"""
+    + STEPS
+)
+START = (
+    """
+class Reservoir(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.rand(5, 5)
+        self.register_buffer("initial", torch.ones(5))
+        self.last = torch.ones(5)
+    @torch.no_grad()
+    def forward(self, rows):
+        h = self.initial
+        for row in rows:
+            h.mul_(0.5).add_(torch.tanh(self.weight @ h + row), alpha=0.5)  # !
+        return h.clone()
+reservoir, net = Reservoir(), nn.Linear(5, 5)
+step = lambda x, y: F.mse_loss(net(reservoir(x)), y[0])
+data = [(torch.randn(6, 5), torch.randn(6, 5)) for _ in range(2)]
+"""
+    + STEPS
+)
+
+
 class Bug(NamedTuple):
     """A program whose wrong lines have the mark `# !`, the code, and twins: (old text, new text), which are right."""
 
@@ -407,8 +448,79 @@ step = lambda x, y: F.mse_loss(net(torch.stack([item["obs"] for item in items]))
         "OUT319",
         (("dict(transition)", "{key: value.clone() for key, value in transition.items()}"),),
     ),
+    "what each call starts from": Bug(
+        START,
+        "OUT320",
+        (
+            ("h = self.initial", "h = self.initial.clone()"),
+            ("h = self.initial", "self.last = self.initial.clone()\n        h = self.last"),
+            ("h.mul_(0.5)", "h = h.mul(0.5)"),
+        ),
+    ),
+    "a schedule that is rescaled by itself": Bug(
+        f"""
+net = nn.Linear(5, 5)
+class Schedule:
+    def __init__(self):
+        self.sigmas = torch.linspace(1, 0.1, 5)
+    def scale(self):
+        sigmas = self.sigmas
+        sigmas /= sigmas.sum() + 1  # !
+        return sigmas.sqrt()
+schedule = Schedule()
+step = lambda x, y: F.mse_loss(net(x) * schedule.scale(), y)
+{ROWS}{STEPS}""",
+        "OUT320",
+        (("sigmas = self.sigmas", "sigmas = self.sigmas.clone()"), ("sigmas /=", "sigmas = sigmas /")),
+    ),
+    "a state that a helper rescales": Bug(
+        f"""
+net, state = nn.Linear(5, 5), {{}}
+def unit(x):
+    x = x.to(torch.float32)
+    x.div_(x.norm() + 1)  # !
+    return x @ x.T
+def step(x, y):
+    if not state:
+        state["momentum"] = torch.zeros(6, 5)
+    kept = state["momentum"]
+    kept.mul_(0.9).add_(x)
+    return F.mse_loss(net(unit(kept) @ x), y)
+{ROWS}{STEPS}""",
+        "OUT320",
+        (("torch.float32)", "torch.float32, copy=True)"), ("unit(kept)", "unit(kept.clone())")),
+    ),
+    "what a hook adds to an input": Bug(
+        STEERED,
+        "OUT320",
+        (
+            ("args[0].add_(shift)", "return (args[0] + shift,)"),
+            ("x + self.a(x)", "self.b(x) + self.a(x.clone())"),
+        ),
+    ),
+    "labels that are the inputs": Bug(
+        f"""
+net = nn.Linear(5, 5)
+def step(x, y):
+    x = x.clone()
+    labels = x
+    x[torch.rand(6, 5) < 0.3] = 0  # !
+    swap = torch.rand(6, 5) < 0.3
+    x[swap] = torch.randn(6, 5)[swap]  # !
+    return F.mse_loss(net(x), labels)
+{ROWS}{STEPS}""",
+        "OUT320",
+        (("labels = x", "labels = x.clone()"),),
+    ),
 }
 LEGAL = {
+    "a state that goes on": START.replace("initial", "state").replace("  # !", ""),
+    "a state that goes on after a first value": START.replace("h = self.initial", "h = self.last")
+    .replace("self.initial", "self.last")
+    .replace("  # !", ""),
+    "a hook that changes an input nobody else reads": STEERED.replace("x + self.a(x)", "self.a(x)").replace(
+        "  # !", ""
+    ),
     "a residual block": forward("""
 h = self.relu(self.a(x))
 identity = h

@@ -3,6 +3,9 @@
 The caller may read them under the name that it handed in, under another name (`identity = x`), in a list or dict
 (`skips.append(x)`, `x = level(x)`), or in an attribute. All callers on the stack are looked at. It is a bug only if the
 result of the call is used as well: a call for nothing but its effect (`normalise(batch)`) says that it writes.
+
+A caller that takes what it hands in from an attribute or a dict (`buf = state["momentum"]`) takes the changed values at
+its next call. So may the function that writes, if the attribute's name says that each call starts from it.
 """
 
 from __future__ import annotations
@@ -26,33 +29,44 @@ from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import PLAIN, copyable, extent, same_values, sample, unobserved
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import reporting, scan
-from outplace.runtime.silent.kept_before import ONLY_FILLING, is_read, keepers, value_at
+from outplace.runtime.silent.kept_before import ONLY_FILLING, is_read, keepers, origins, value_at
 from outplace.runtime.silent.marks import items_of
 from outplace.runtime.silent.operands import is_number, only_of_itself, only_of_numbers
+from outplace.source.heuristics import is_start_name
 
 _MOST_FRAMES, _MOST_ITEMS, _MOST_WAITING = 6, 64, 32
 _LARGEST = 1 << 24
+_CALLING_HOOKS = {"_call_impl", "inner", "_wrapped_call_impl"}
 _PATHS = ast.Name | ast.Attribute | ast.Subscript
 _NN = ("torch/nn/", "torch\\nn\\")
 
 
+_Suspect = tuple[ast.expr, ast.expr, bool]
+"""What is written, a place that holds the same, and whether it was taken from there."""
+
+
 class Reader(NamedTuple):
-    """Who reads the old values: the caller, what it handed in, and the place that is read later."""
+    """Who reads the old values: the caller, what it handed in, and the place that is read later.
+
+    `again`: the place is where the caller took it from, and the next call will. So the second write of it tells.
+    """
 
     code: CodeType
     handed: str
     place: str
+    again: bool = False
 
 
 def reader_of(write: Write, tensor: torch.Tensor, frame: FrameType) -> Reader | None:
     """The caller that reads the old values of what this write changes; None if there is none."""
     own = names.own_frames(None, frame)[:_MOST_FRAMES]
-    if function_of(write) is not None:
+    if function_of(write) is not None or _is_hook(own[0]):
         own = own[1:]
     elif len(write.frames) == 1:  # the user's own statement writes
-        standing = sites.statement_of(own[0]) if tensor.requires_grad else None
-        found = _found(_beside(write, *standing), own[0], tensor) if standing is not None else None
-        if found is not None or not _is_hidden_in(write, tensor, own[0]):
+        standing = sites.statement_of(own[0])
+        hidden = may_hide(write) and _is_hidden_in(write, tensor, own[0])
+        found = _found(_beside(write, tensor, *standing, hidden), own[0], tensor) if standing else None
+        if found is not None or not hidden:
             return found
         own = own[1:]
     for depth, caller in enumerate(own):
@@ -65,19 +79,29 @@ def reader_of(write: Write, tensor: torch.Tensor, frame: FrameType) -> Reader | 
     return None
 
 
-def _found(suspects: Iterator[tuple[ast.expr, ast.expr]], frame: FrameType, tensor: torch.Tensor) -> Reader | None:
-    for path, place in suspects:
+def _found(suspects: Iterator[_Suspect], frame: FrameType, tensor: torch.Tensor) -> Reader | None:
+    for path, place, again in suspects:
         # A frame keeps the values alive that it showed, so they are read only where the source is suspect.
         if _shares(value_at(path, frame), tensor) and _holds(value_at(place, frame), tensor):
-            return Reader(frame.f_code, ast.unparse(path), ast.unparse(place))
+            return Reader(frame.f_code, ast.unparse(path), ast.unparse(place), again)
     return None
 
 
-def _beside(write: Write, code: Code, statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What the user's own statement writes, and a place that holds the same and is read later."""
+def _beside(write: Write, tensor: torch.Tensor, code: Code, statement: ast.stmt, hidden: bool) -> Iterator[_Suspect]:
+    """What the user's own statement writes, and a place that holds the same and is read later.
+
+    (Of tensors without a graph, the places are looked at by `tensor_under_two_names`.)
+    A name for what an object holds is a handle, and may write it. It may not where the write is `hidden`, or where the
+    object holds what each call starts from.
+    """
     target = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
-    if isinstance(target, ast.Name) and (used_later(code, statement, target.id) or _uses_result(statement)):
-        yield from ((target, place) for place in _places(code, statement, target))
+    if not isinstance(target, ast.Name) or not (used_later(code, statement, target.id) or _uses_result(statement)):
+        return
+    if tensor.requires_grad and may_hide(write):
+        yield from ((target, place, False) for place in _places(code, statement, target))
+    for place in origins(code, statement, target.id):
+        if hidden or (isinstance(place, ast.Attribute) and is_start_name(place.attr)):
+            yield target, place, True
 
 
 def _uses_result(statement: ast.stmt) -> bool:
@@ -101,6 +125,18 @@ def may_hide(write: Write) -> bool:
         return by_layer or normalises(write.operation) or step_of(write.operation) == "thin"
     cuts = write.operation == "masked_fill_" or (write.operation == "__setitem__" and write.region is None)
     return cuts or normalises(write.operation) or write.operation == "__iadd__"
+
+
+def _is_hook(frame: FrameType) -> bool:
+    """Was it called by a module, as a hook?"""
+    caller, code = frame.f_back, frame.f_code
+    by_module = caller is not None and any(part in caller.f_code.co_filename for part in _NN)
+    return by_module and code.co_name not in ("forward", "__call__") and caller.f_code.co_name in _CALLING_HOOKS  # type: ignore[union-attr]
+
+
+def _starts_again(write: Write) -> bool:
+    """Does the function take what it writes from an attribute whose name says that it is a start?"""
+    return any(is_start_name(name) for name in write.frames[-1][0].co_names)
 
 
 def _is_hidden_in(write: Write, tensor: torch.Tensor, frame: FrameType) -> bool:
@@ -133,7 +169,7 @@ def _is_computed_with(code: Code, statement: ast.stmt, name: str) -> bool:
     return used_later(code, last, name)
 
 
-def _suspects(code: Code, statement: ast.stmt, explicit: bool) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _suspects(code: Code, statement: ast.stmt, explicit: bool) -> Iterator[_Suspect]:
     """What the statement hands to a call, with a place that holds the same and is read later. Not read: values.
 
     `explicit`: the statement may itself say that it writes, as in `F.relu(x, inplace=True)`.
@@ -145,9 +181,11 @@ def _suspects(code: Code, statement: ast.stmt, explicit: bool) -> Iterator[tuple
         for path in call.args:
             if not isinstance(path, _PATHS):
                 continue
-            yield from ((path, place) for place in _places(code, statement, path))
-            if isinstance(path, ast.Name) and not says_so and _is_read(code, statement, path.id):
-                yield path, path
+            yield from ((path, place, False) for place in _places(code, statement, path))
+            if isinstance(path, ast.Name) and not says_so:
+                if _is_read(code, statement, path.id) or _is_read_beside(statement, call, path.id):
+                    yield path, path, False
+                yield from ((path, place, True) for place in origins(code, statement, path.id))
 
 
 def _places(code: Code, statement: ast.stmt, path: ast.expr) -> Iterator[ast.expr]:
@@ -187,6 +225,17 @@ def _is_read(code: Code, statement: ast.stmt, name: str) -> bool:
         if reads and node.lineno >= first and not _asks_for_shape(code.parents.get(node)):  # type: ignore[attr-defined]
             return True
     return False
+
+
+def _is_read_beside(statement: ast.stmt, call: ast.Call, name: str) -> bool:
+    """`x + self.attn(x)`: does the statement compute with the name outside of the call?"""
+    inside = set(ast.walk(call))
+    sums = (node for node in ast.walk(statement) if isinstance(node, ast.BinOp))
+    return any(
+        isinstance(side, ast.Name) and side.id == name and side not in inside
+        for node in sums
+        for side in (node.left, node.right)
+    )
 
 
 def _asks_for_shape(above: ast.AST | None) -> bool:
@@ -244,10 +293,16 @@ class HandedIn:
         self._changed: dict[tuple[CodeType, str], tuple[_Seen, dict[Instruction, Write]]] = {}
         """For each reader: the first write that changed its values, and one of each line."""
         self._told: set[tuple[CodeType, str]] = set()
+        self._once: set[tuple[CodeType, str, int]] = set()
+        """Readers that take it from the same place at each call, and the storages that were changed for them once."""
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self._changed)
 
     def look(self, write: Write, tensor: torch.Tensor, frame: FrameType) -> None:
         """Does a caller read the old values of what is about to be written?"""
-        if len(self.waiting) >= _MOST_WAITING or not may_hide(write) or not copyable(tensor):
+        looks = may_hide(write) or _is_hook(frame) or _starts_again(write)
+        if len(self.waiting) >= _MOST_WAITING or not looks or not copyable(tensor):
             return
         reader = reader_of(write, tensor, frame) if 1 < tensor.numel() <= _LARGEST else None
         if reader is not None and (reader.code, reader.place) not in self._told:
@@ -261,6 +316,9 @@ class HandedIn:
             if same_values(seen.before, sample(seen.alias)):
                 return
         key = seen.reader.code, seen.reader.place
+        if seen.reader.again and (*key, storage) not in self._once:
+            self._once.add((*key, storage))
+            return
         self._changed.setdefault(key, (seen, {}))[1].setdefault(seen.write.frames[-1], seen.write)
 
     def tell(self) -> None:

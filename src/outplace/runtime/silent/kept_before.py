@@ -184,6 +184,13 @@ def keepers(code: Code, statement: ast.stmt, written: str, last: int = 0) -> Ite
             yield call.func.value, True  # type: ignore[attr-defined]
 
 
+def origins(code: Code, statement: ast.stmt, name: str) -> Iterator[ast.expr]:
+    """The attributes and items that a name was bound to before the statement: `buf = state["momentum"]`."""
+    for binding in bindings(code, statement, name):
+        if isinstance(binding, ast.Assign) and isinstance(binding.value, ast.Attribute | ast.Subscript):
+            yield binding.value
+
+
 def _stores(call: ast.Call, written: str) -> bool:
     """`kept.append(x)`, `kept.append({"x": x})`."""
     stores = isinstance(call.func, ast.Attribute) and call.func.attr in _STORING

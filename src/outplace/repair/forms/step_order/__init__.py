@@ -29,7 +29,7 @@ from outplace.repair.forms import weight_copies
 from outplace.repair.forms.step_order import detach, run_again, steps_wait
 from outplace.repair.forms.step_order.moments import moments
 from outplace.repair.forms.step_order.order import Order, Reordering, order_of, takes_gradients
-from outplace.repair.forms.step_order.reported import is_handed_in, is_reported
+from outplace.repair.forms.step_order.reported import is_handed_in, is_reported, names_its_inputs
 from outplace.repair.forms.step_order.steps_wait import update_before_the_forward
 from outplace.repair.forms.step_order.training import Training
 from outplace.repair.forms.step_order.update_first import update_first
@@ -102,7 +102,7 @@ def _in_one_iteration(order: Order, unused: bool, intent: Intent | None, bug: Bu
         for way in (*steps_wait.with_inputs(order), *_with_copies(order, bug))
         if intent != "new-weights"
     ]
-    if intent == "old-weights" or (intent is None and (is_reported(order) or is_handed_in(order))):
+    if intent == "old-weights" or (intent is None and _shows_old_weights(order)):
         yield from (replace(way, plain=order.moment.from_source) for way in with_old)
         if order.moment.from_source:
             yield from (way for way in update_first(order, shared=False) if way.plain)
@@ -115,6 +115,11 @@ def _in_one_iteration(order: Order, unused: bool, intent: Intent | None, bug: Bu
     yield from with_old
     if older is None:
         yield from run_again.before_the_return(order)
+
+
+def _shows_old_weights(order: Order) -> bool:
+    """Does the program show that the failed backward was meant for the weights before the step?"""
+    return is_reported(order) or is_handed_in(order) or names_its_inputs(order)
 
 
 def _with_copies(order: Order, bug: Bug | None) -> Iterator[Reordering]:

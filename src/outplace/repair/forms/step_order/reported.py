@@ -42,6 +42,15 @@ def is_handed_in(order: Order) -> bool:
     return name in arguments and not any(binds(node, name) for node in ast.walk(function) if node is not function)
 
 
+def names_its_inputs(order: Order) -> bool:
+    """`loss.backward(inputs=...)`: is the failed backward one of several parts of one gradient?
+
+    Who divides the gradient among optimizers takes all of it at the same weights.
+    """
+    backward = method_call(order.backward, "backward")
+    return backward is not None and any(keyword.arg == "inputs" for keyword in backward.call.keywords)
+
+
 class _Reports:
     """Looks for reads of a value in a list of statements, and in the functions that they call."""
 

@@ -10,7 +10,8 @@ updated from their old values (`m = v = torch.zeros(3)`) were meant to be two te
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import atexit
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any
@@ -24,7 +25,8 @@ from outplace.model import Mutation
 from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.flow import flat, targets_of, used_later
 from outplace.runtime.locate import names, sites
-from outplace.runtime.record import hidden_writes
+from outplace.runtime.patches.table import Patch, Undo, registered
+from outplace.runtime.record import hidden_writes, log
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.silent import detector, reporting, scan
@@ -170,20 +172,24 @@ def _returns(function: ast.FunctionDef, name: str) -> bool:
     return False
 
 
-def _further_writes(code: Code, statement: ast.stmt, name: str, function: str) -> list[Mutation]:
-    """The next statements of the block, as long as they only write the same tensor."""
+def _further_writes(code: Code, statement: ast.stmt, name: str, other: str, function: str) -> list[Mutation]:
+    """The next statements of the block that write the same tensor, before another one uses it."""
     block, found = code.block(statement), []
     for later in block[block.index(statement) + 1 :]:
-        if not _writes(later, name):
+        named = {node.id for node in ast.walk(later) if isinstance(node, ast.Name)}
+        if _writes(later, name) and other not in named:
+            found.append(Mutation("in place", sites.site_of(code.path, later, function)))
+        elif name in named or other in named:
             break
-        found.append(Mutation("in place", sites.site_of(code.path, later, function)))
     return found
 
 
 def _writes(statement: ast.stmt, name: str) -> bool:
-    """`x /= x.std()`, `x.clamp_(0, 1)`."""
+    """`x /= x.std()`, `x[i] = 0`, `x.clamp_(0, 1)`."""
     target: ast.expr | None = statement.target if isinstance(statement, ast.AugAssign) else None
     call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+        target = statement.targets[0]
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
         target = call.func.value
     root = root_of(target) if target is not None else None
@@ -209,7 +215,7 @@ class Detector(detector.Detector):
         self._told: set[tuple[CodeType, str]] = set()
         self._looks = hidden_writes.Seldom()
         self._handed = HandedIn()
-        self.waiting = self._handed.waiting
+        self.waiting = self._handed
 
     def on_plain_write(self, write: Write, tensor: torch.Tensor) -> None:
         """A tensor that requires no grad is about to be written."""
@@ -240,6 +246,19 @@ class Detector(detector.Detector):
         if write.storage in self._handed.waiting:
             scan.guarded(partial(self._handed.settle, write.storage))
         return bool(write.frames) and self._looks.is_due(write.frames[-1])
+
+    def patches(self) -> Iterator[Patch]:
+        """At the end it is told what has changed since the last backward, as in a last evaluation."""
+        why = "A program that has trained may evaluate after its last backward."
+        yield registered("atexit", self._tell_at_exit, why)
+
+    def _tell_at_exit(self) -> Undo:
+        atexit.register(self._at_exit)
+        return lambda: atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        if log.state.backwards:
+            scan.guarded(self._handed.tell)
 
     def on_backward_start(self, nodes: Iterable[Any]) -> None:
         """A backward shows that the program trains with what its functions have changed."""
@@ -329,7 +348,7 @@ class Detector(detector.Detector):
         self._told |= {(frame.f_code, name), (frame.f_code, other)}
         function = frame.f_code.co_name
         others = (Mutation("in place", sites.site_of(code.path, item, function)) for item in beside)
-        written = (*scan.mutations_of([write]), *_further_writes(code, statement, name, function), *others)
+        written = (*scan.mutations_of([write]), *_further_writes(code, statement, name, other, function), *others)
         words = {"name": name, "other": other}
         rule = DETACHED_ALIAS_WRITTEN if _is_detached(code, statement, name, other) else TENSOR_UNDER_TWO_NAMES
         reporting.tell(rule, names.described(tensor, name), written, words)
