@@ -37,6 +37,22 @@ data = [(torch.randn(6, 5), torch.randn(6, 5)) for _ in range(2)]
 """
 
 
+MEAN = """
+anchor, x, y = nn.Linear(5, 5), torch.randn(6, 5), torch.randn(6, 5)
+class Corrected:
+    def at(self):
+        loss = F.mse_loss(anchor(x), y)
+        loss.backward()
+        self.mean = [p.grad for p in anchor.parameters()]
+    def step(self, rows):
+        loss = F.mse_loss(anchor(x[rows]), y[rows])
+        loss.backward()  # !
+        with torch.no_grad():
+            return sum((p.grad - mean).sum() for p, mean in zip(anchor.parameters(), self.mean))
+corrected = Corrected()
+corrected.at()
+print("RESULT", corrected.step(slice(0, 3)).item())
+"""
 STEERED = (
     """
 class Net(nn.Module):
@@ -263,6 +279,14 @@ BUGS = {
     ),
     "gradients of tasks": Bug(
         TASKS, "OUT307", (("(set_to_none=False)", "()"), ("[p.grad for p", "[p.grad.clone() for p"))
+    ),
+    "a mean gradient that an object keeps": Bug(
+        MEAN,
+        "OUT307",
+        (
+            ("[p.grad for p in anchor.parameters()]", "[p.grad.clone() for p in anchor.parameters()]"),
+            ("        loss.backward()  # !", "        anchor.zero_grad()\n        loss.backward()"),
+        ),
     ),
     "a skip that the next level rectifies": Bug(
         forward("""
@@ -514,6 +538,25 @@ def step(x, y):
     ),
 }
 LEGAL = {
+    "gradients that an object keeps to scale them": """
+net = nn.Linear(5, 5)
+class Clip:
+    def __init__(self):
+        self.gradients = None
+    def __call__(self):
+        self.gradients = self.gradients or [p.grad for p in net.parameters()]
+        for gradient in self.gradients:
+            gradient *= 0.5
+    def norm(self):
+        return sum((gradient - 0).norm() for gradient in self.gradients)
+clip, total = Clip(), 0
+for _ in range(3):
+    net.zero_grad(set_to_none=False)
+    net(torch.ones(2, 5)).pow(2).sum().backward()
+    clip()
+    total += clip.norm()
+print("RESULT", total.item())
+""",
     "a state that goes on": START.replace("initial", "state").replace("  # !", ""),
     "a state that goes on after a first value": START.replace("h = self.initial", "h = self.last")
     .replace("self.initial", "self.last")

@@ -132,7 +132,8 @@ def _attributes_of(gradient: torch.Tensor, frames: list[FrameType]) -> Iterator[
         for name in held if not isinstance(owner, torch.Tensor | torch.nn.Module | type(sys)) else ():
             kind = sys.modules.get(type(owner).__module__)
             code = sites.code_of(getattr(kind, "__file__", None) or frames[0].f_code.co_filename)
-            if code is not None and any(_reads_last(function, name) for function in code.functions):
+            functions = code.functions if code is not None else ()
+            if any(_reads_last(function, name) or _computes_with(function, name) for function in functions):
                 yield f"self.{name}"
 
 
@@ -144,6 +145,36 @@ def _reads_last(function: ast.AST, name: str) -> bool:
     tested = {id(test.left) for test in ast.walk(function) if isinstance(test, ast.Compare)}
     read = [node.lineno for node in named if isinstance(node.ctx, ast.Load) and id(node) not in tested]
     return bool(stored and read) and min(read) < max(stored) and _mentions_gradient(function)
+
+
+def _computes_with(function: ast.AST, name: str) -> bool:
+    """Does one expression take the attribute, or an item of it, and a gradient: `p.grad - a.grad + mean`?"""
+    if any(isinstance(node, ast.Attribute) and node.attr == name and _is_stored(node) for node in ast.walk(function)):
+        return False
+    items = set[str]()
+    for loop in ast.walk(function):
+        if isinstance(loop, ast.For | ast.comprehension) and _mentions(loop.iter, name):
+            items |= {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    for sum_ in ast.walk(function):
+        if isinstance(sum_, ast.BinOp) and _mentions_gradient(sum_):
+            own = {node.id for node in ast.walk(sum_) if isinstance(node, ast.Name)}
+            if _mentions(sum_, name) or own & (items - _owners_of_gradients(sum_)):
+                return True
+    return False
+
+
+def _mentions(node: ast.AST, attribute: str) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr == attribute for part in ast.walk(node))
+
+
+def _is_stored(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _owners_of_gradients(node: ast.AST) -> set[str]:
+    """`p` of `p.grad`."""
+    parts = (part.value for part in ast.walk(node) if isinstance(part, ast.Attribute) and part.attr == "grad")
+    return {part.id for part in parts if isinstance(part, ast.Name)}
 
 
 @functools.cache
