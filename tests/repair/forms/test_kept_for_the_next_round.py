@@ -109,7 +109,7 @@ def test_however_it_is_kept(kept, capsys):
     begin, use, keep, detached, held = KEPT[kept]
     wrong = PROGRAM.format(begin=begin, use=use, keep=keep, backward=f"{RETAINED}  # backward")
     wrong = wrong.replace("optimizer.step()", "optimizer.step()  # step")
-    (text,) = ways(wrong, held={**held, "out": "tensor", "loss": "tensor"}, root_is_older=False).values()
+    (text,) = ways(wrong, held={**held, "out": "tensor", "loss": "tensor"}, loss_is_older=False).values()
     assert text == wrong.replace(f"    {keep}\n", f"    {detached}\n")
     exec(text, {})
 
@@ -189,12 +189,12 @@ for x in data:
 def test_what_is_not_known_is_left(before, after, shape):
     held = {"seen": shape, "last": shape, "out": "tensor"}
     name = before.split("[")[0].replace("sum(", "").rstrip(")")
-    assert ways(LOOP.format(before=before, after=after), held={name: held[name]}, root_is_older=False) == {}
+    assert ways(LOOP.format(before=before, after=after), held={name: held[name]}, loss_is_older=False) == {}
 
 
 def test_a_state_to_begin_with_is_not_touched():
     source = LOOP.format(before="h", after="if x.end:\n        h = start()").replace("out = ", "h = out = ")
-    (text,) = ways(source, held={"h": "tensor"}, root_is_older=False).values()
+    (text,) = ways(source, held={"h": "tensor"}, loss_is_older=False).values()
     assert "# step\n    h = h.detach()\n    if x.end:\n        h = start()\n" in text
 
 
@@ -207,6 +207,6 @@ def test_rounds_without_a_step_go_on_with_the_graph():
             opt.step()  # step
         last = {kept}
     """
-    (text,) = ways(source.format(kept="out"), held={"last": "tensor", "out": "tensor"}, root_is_older=False).values()
+    (text,) = ways(source.format(kept="out"), held={"last": "tensor", "out": "tensor"}, loss_is_older=False).values()
     assert "        opt.step()  # step\n        out = out.detach()\n    last = out\n" in text
-    assert ways(source.format(kept="out + 1"), held={"last": "tensor", "out": "tensor"}, root_is_older=False) == {}
+    assert ways(source.format(kept="out + 1"), held={"last": "tensor", "out": "tensor"}, loss_is_older=False) == {}

@@ -64,7 +64,7 @@ for x in (0.5, -0.3, 0.8):
 
 
 def test_carried_state():
-    (text,) = ways(HEAD + CARRIED, held={"h": "tensor"}, root_is_older=False).values()
+    (text,) = ways(HEAD + CARRIED, held={"h": "tensor"}, loss_is_older=False).values()
     w, u, h = 0.7, -0.4, 0.2
     for x in (0.5, -0.3, 0.8):
         last, h = h, math.tanh(w * x + u * h)
@@ -92,7 +92,7 @@ for z, real in ((0.5, 1.1), (-0.7, 0.8)):
 @pytest.mark.parametrize(("given", "own"), [("fake.detach()", "torch.tanh(d * fake)"), ("fake", "d_fake")])
 def test_a_loss_that_is_computed_after_the_step(given, own):
     source = HEAD + GAN.format(given=given, own=own)
-    found = ways(source, held={"d_fake": "tensor", "loss_g": "tensor"}, root_is_older=True)
+    found = ways(source, held={"d_fake": "tensor", "loss_g": "tensor"}, loss_is_older=True)
     *_, text = [text for title, text in found.items() if title.startswith("Compute")]
     g, d = 0.6, 0.9
     for z, real in ((0.5, 1.1), (-0.7, 0.8)):
@@ -112,7 +112,7 @@ for _ in range(3):
     loss.backward(retain_graph=True)  # backward
     opt.step()  # step
 """
-    (text,) = ways(HEAD + source, held={"fake": "tensor", "loss": "tensor"}, root_is_older=False).values()
+    (text,) = ways(HEAD + source, held={"fake": "tensor", "loss": "tensor"}, loss_is_older=False).values()
     g, d = 0.6, 0.9
     for _ in range(3):
         g, d = stepped(lambda g, d: -math.tanh(d * math.sin(g * 0.5)), g, d)
@@ -136,7 +136,7 @@ for state in (0.5, -0.9):
 @pytest.mark.parametrize("detached", [True, False])
 def test_a_value_that_is_used_again_after_the_step(detached):
     known = {"for_the_step": ["value"]} if detached else {}
-    (text,) = ways(HEAD + CRITIC, held={"value": "tensor"}, root_is_older=False, **known).values()
+    (text,) = ways(HEAD + CRITIC, held={"value": "tensor"}, loss_is_older=False, **known).values()
     a, c = 0.3, 0.8
     for state in (0.5, -0.9):
         old = c
@@ -155,7 +155,7 @@ for loss in losses:
     loss.backward()  # backward
     opt.step()  # step
 """
-    (text,) = ways(HEAD + source, root_is_older=True).values()
+    (text,) = ways(HEAD + source, loss_is_older=True).values()
     (w,) = stepped(lambda w: sum(math.sin(w * x) ** 2 for x in (0.5, -0.3, 0.8)), 0.7)
     assert after(text, "w") == close([w])
 

@@ -54,7 +54,7 @@ def test_not_where_the_rounds_differ(old: str, new: str) -> None:
 
 
 def test_clipped_and_stepped_after_the_loop() -> None:
-    text = ways(HEADS, root_is_older=False)["Step once, after the loop"]
+    text = ways(HEADS, loss_is_older=False)["Step once, after the loop"]
     assert text.endswith(
         "    loss.backward(retain_graph=True)  # backward\n    total += loss.item()\n"
         "nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nopt.step()  # step\nprint(total)\n"
@@ -72,7 +72,7 @@ def test_clipped_and_stepped_after_the_loop() -> None:
 )
 def test_not_where_a_round_may_be_meant_to_step(old: str, new: str) -> None:
     assert old in HEADS
-    assert "Step once, after the loop" not in ways(HEADS.replace(old, new), root_is_older=False)
+    assert "Step once, after the loop" not in ways(HEADS.replace(old, new), loss_is_older=False)
 
 
 PROGRAM = """

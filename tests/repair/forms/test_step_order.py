@@ -30,12 +30,12 @@ for x in data:
     ],
 )
 def test_carried_state_is_detached_after_the_step(shape, line):
-    (text,) = ways(RNN, held={"h": shape, "out": "tensor"}, root_is_older=False).values()
+    (text,) = ways(RNN, held={"h": shape, "out": "tensor"}, loss_is_older=False).values()
     assert text.endswith(f"    opt.step()  # step\n    {line}\n")
 
 
 def test_state_kept_by_a_module():
-    (text,) = ways(RNN.replace(", h", ""), held={"net.h": "tensor"}, root_is_older=False).values()
+    (text,) = ways(RNN.replace(", h", ""), held={"net.h": "tensor"}, loss_is_older=False).values()
     assert text.endswith("    net.h = net.h.detach()\n")
 
 
@@ -59,10 +59,10 @@ for x in data:
 
 
 def test_what_is_built_with_a_module_is_computed_anew():
-    (text,) = ways(BUILT, held={"net.penalty": "tensor"}, root_is_older=False).values()
+    (text,) = ways(BUILT, held={"net.penalty": "tensor"}, loss_is_older=False).values()
     assert "for x in data:\n    net.penalty = net.net.weight.pow(2).sum()\n    loss = net(x)" in text
     source = BUILT.replace("return self.net(x)", "return self.net(x) * self.penalty").replace(" + net.penalty", "")
-    (text,) = ways(source, held={"net.penalty": "tensor"}, root_is_older=False).values()
+    (text,) = ways(source, held={"net.penalty": "tensor"}, loss_is_older=False).values()
     assert "        self.penalty = self.net.weight.pow(2).sum()\n        return self.net(x) * self.penalty\n" in text
 
 
@@ -79,12 +79,12 @@ def test_what_is_built_with_a_module_is_computed_anew():
 )  # fmt: skip
 def test_what_is_built_otherwise_is_neither_computed_anew_nor_cut_off(old, new):
     assert old in BUILT
-    assert ways(BUILT.replace(old, new), held={"net.penalty": "tensor"}, root_is_older=False) == {}
+    assert ways(BUILT.replace(old, new), held={"net.penalty": "tensor"}, loss_is_older=False) == {}
 
 
 def test_what_rounds_set_is_detached_though_it_is_built_first():
     source = BUILT.replace("return self.net(x)", "self.penalty = self.penalty + self.net(x).sum()\n        return x")
-    (text,) = ways(source, held={"net.penalty": "tensor"}, root_is_older=False).values()
+    (text,) = ways(source, held={"net.penalty": "tensor"}, loss_is_older=False).values()
     assert text.endswith("    net.penalty = net.penalty.detach()\n")
 
 
@@ -98,7 +98,7 @@ def test_a_loss_computed_too_early():
     opt_g.zero_grad()
     loss_g.backward()  # backward
     """
-    (text,) = ways(source, held={"loss_g": "tensor"}, root_is_older=True).values()
+    (text,) = ways(source, held={"loss_g": "tensor"}, loss_is_older=True).values()
     assert "opt_d.step()  # step\nloss_g = -disc(fake).mean()\nopt_g.zero_grad()\n" in text
     assert text.count("loss_g = ") == 1
 
@@ -112,7 +112,7 @@ def test_what_both_losses_are_made_from_is_made_anew():
     opt_d.step()  # step
     loss_g.backward()  # backward
     """
-    *_, text = ways(source, held={"d_fake": "tensor", "loss_g": "tensor"}, root_is_older=True).values()
+    *_, text = ways(source, held={"d_fake": "tensor", "loss_g": "tensor"}, loss_is_older=True).values()
     assert "opt_d.step()  # step\nd_fake = disc(fake)\nloss_g = -d_fake.mean()\nloss_g.backward()" in text
 
 
@@ -123,7 +123,7 @@ def test_what_others_read_is_not_moved():
     opt_d.step()  # step
     loss_g.backward()  # backward
     """
-    (text,) = ways(source, held={"loss_g": "tensor"}, root_is_older=True).values()
+    (text,) = ways(source, held={"loss_g": "tensor"}, loss_is_older=True).values()
     assert text.startswith("loss_g = -disc(fake).mean()\nloss_all = loss_g + loss_d\n")
     assert "# step\nloss_g = -disc(fake).mean()\nloss_g.backward()" in text
 
@@ -155,7 +155,7 @@ for real in data:
      "seen += float(loss_g)", "if verbose: print('%f' % loss_g)"],
 )  # fmt: skip
 def test_a_loss_whose_value_is_shown_keeps_it(place, report):
-    found = ways(REPORTED.replace(f"# {place}", report), held={"loss_g": "tensor"}, root_is_older=True)
+    found = ways(REPORTED.replace(f"# {place}", report), held={"loss_g": "tensor"}, loss_is_older=True)
     assert found
     for text in found.values():
         assert text.count("= losses(real)") == 1
@@ -166,7 +166,7 @@ def test_a_loss_whose_value_is_shown_keeps_it(place, report):
     "other", ["print(loss_d.item())", "assert loss_g.isfinite()", "print(loss_g.shape)", "loss_all = loss_d + loss_g"]
 )
 def test_a_loss_whose_value_is_not_shown_is_computed_after_the_step(other):
-    found = ways(REPORTED.replace("# before the step", other), held={"loss_g": "tensor"}, root_is_older=True)
+    found = ways(REPORTED.replace("# before the step", other), held={"loss_g": "tensor"}, loss_is_older=True)
     text = next(iter(found.values()))
     assert "# step\n    opt_g.zero_grad()\n    # before the backward\n    _, loss_g = losses(real)\n" in text
 
@@ -180,7 +180,7 @@ def test_a_value_made_before_a_loop_is_made_in_it():
         loss.backward(retain_graph=True)  # backward
         opt.step()  # step
     """
-    (text,) = ways(source, held={"fake": "tensor", "loss": "tensor"}, root_is_older=False).values()
+    (text,) = ways(source, held={"fake": "tensor", "loss": "tensor"}, loss_is_older=False).values()
     assert "    opt.zero_grad()\n    fake = gen(noise)\n    loss = -disc(fake).mean()\n" in text
     (text,) = ways(f"G = Net()\n{textwrap.dedent(source).replace('gen(', 'G(')}", held={"fake": "tensor"}).values()
     assert "    fake = G(noise)\n" in text
@@ -194,7 +194,7 @@ def test_what_is_drawn_at_random_is_not_drawn_again():
         loss.backward(retain_graph=True)  # backward
         opt.step()  # step
     """
-    assert ways(source, held={"fake": "tensor"}, root_is_older=False) == {}
+    assert ways(source, held={"fake": "tensor"}, loss_is_older=False) == {}
 
 
 def test_what_is_trained_is_not_made_again():
@@ -207,7 +207,7 @@ def test_what_is_trained_is_not_made_again():
         opt.step()  # step
     """
     for made in ("scale = weight(3)", "scale = torch.ones(3).requires_grad_()", "scale = Scale(3)"):
-        assert ways(source.format(made=made), held={"scale": "tensor"}, root_is_older=False) == {}
+        assert ways(source.format(made=made), held={"scale": "tensor"}, loss_is_older=False) == {}
 
 
 def test_rounds_with_optimizers_of_their_own_step_in_a_second_loop():
@@ -218,7 +218,7 @@ def test_rounds_with_optimizers_of_their_own_step_in_a_second_loop():
         loss.backward(retain_graph=True)  # backward
         agent.opt.step()  # step
     """
-    (text,) = ways(source, held={"acts": "tensor"}, root_is_older=False).values()
+    (text,) = ways(source, held={"acts": "tensor"}, loss_is_older=False).values()
     assert text.endswith("  # backward\nfor agent in agents:\n    agent.opt.step()  # step\n")
 
 
@@ -233,18 +233,18 @@ actor_loss.backward()  # backward
 
 
 def test_what_trains_only_what_was_stepped_is_detached():
-    (text,) = ways(USED_AGAIN, held={"value": "tensor"}, for_the_step=["value"], root_is_older=False).values()
+    (text,) = ways(USED_AGAIN, held={"value": "tensor"}, for_the_step=["value"], loss_is_older=False).values()
     assert "-(log_prob * value.detach()).mean()" in text
 
 
 def test_it_is_made_anew_where_its_graph_goes_on():
     source = USED_AGAIN.replace("actor_loss =", "probe(value.detach()).backward()\nopt_p.step()\nactor_loss =", 1)
-    (text,) = ways(source, held={"value": "tensor"}, root_is_older=False).values()
+    (text,) = ways(source, held={"value": "tensor"}, loss_is_older=False).values()
     assert "opt_p.step()\nvalue = critic(state)\nactor_loss" in text
 
 
 def test_what_trains_others_too_is_made_anew():
-    (text,) = ways(USED_AGAIN, held={"value": "tensor"}, root_is_older=False).values()
+    (text,) = ways(USED_AGAIN, held={"value": "tensor"}, loss_is_older=False).values()
     assert "# step\nvalue = critic(state)\nactor_loss" in text
 
 
@@ -258,7 +258,7 @@ def test_a_loss_of_before_the_step_is_cut_off_from_what_was_stepped():
     actor_loss.backward()  # backward
     print(actor_loss)
     """
-    known = {"held": {"value": "tensor", "actor_loss": "tensor"}, "for_the_step": ["value"], "root_is_older": True}
+    known = {"held": {"value": "tensor", "actor_loss": "tensor"}, "for_the_step": ["value"], "loss_is_older": True}
     text = next(iter(ways(source, **known).values()))
     assert "gain = log_prob * value.detach()\n" in text and text.count("detach") == 1
     shared = source.replace("(value - target)", "(value - target + gain.detach())")
@@ -283,7 +283,7 @@ class Model:
 
 
 def test_a_loss_that_a_method_has_kept_is_computed_after_the_step():
-    text, *_ = ways(GAN_MODEL, held={"self.loss_g": "tensor"}, root_is_older=True).values()
+    text, *_ = ways(GAN_MODEL, held={"self.loss_g": "tensor"}, loss_is_older=True).values()
     step, line = "        self.opt_d.step()  # step\n", "        self.loss_g = -self.disc(self.fake).mean()\n"
     assert text == GAN_MODEL.lstrip("\n").replace(line, "").replace(step, step + line)
 
@@ -297,7 +297,7 @@ def test_a_loss_that_a_method_has_kept_is_computed_after_the_step():
     ],
 )
 def test_a_kept_loss_that_is_needed_where_it_is(old, new):
-    found = ways(GAN_MODEL.replace(old, new), held={"self.loss_g": "tensor"}, root_is_older=True)
+    found = ways(GAN_MODEL.replace(old, new), held={"self.loss_g": "tensor"}, loss_is_older=True)
     assert not any(title.startswith("Compute") for title in found)
 
 
@@ -319,7 +319,7 @@ class Model:
 
 
 def test_a_method_that_computes_a_loss_is_called_after_the_step():
-    (text,) = ways(METHODS, held={"self.loss_g": "tensor"}, root_is_older=True).values()
+    (text,) = ways(METHODS, held={"self.loss_g": "tensor"}, loss_is_older=True).values()
     step, line = "        self.opt_d.step()  # step\n", "        self.compute_g()\n"
     assert text == METHODS.lstrip("\n").replace(line, "").replace(step, step + line)
 
@@ -334,7 +334,7 @@ def test_a_method_that_computes_a_loss_is_called_after_the_step():
     ],
 )
 def test_a_method_that_is_needed_where_it_is_called(old, new):
-    assert ways(METHODS.replace(old, new), held={"self.loss_g": "tensor"}, root_is_older=True) == {}
+    assert ways(METHODS.replace(old, new), held={"self.loss_g": "tensor"}, loss_is_older=True) == {}
 
 
 def test_a_function_of_the_training_that_is_called_step(fixed):
@@ -373,7 +373,7 @@ class Trainer:
         return loss
 """
     files = Files({"main.py": main, "trainer.py": trainer}, may_read=False)
-    moment = Moment("main.py", 2, 2, held={"trainer.h": "tensor"}, root_is_older=False)
+    moment = Moment("main.py", 2, 2, held={"trainer.h": "tensor"}, loss_is_older=False)
     first = next(iter(reorderings(files.code("main.py"), moment, files)))
     assert first.file == "trainer.py"
     assert "        self.opt.step()\n        self.h = self.h.detach()\n" in apply(trainer, first.edits)
@@ -391,7 +391,7 @@ def test_steps_go_behind_the_loop_where_a_later_round_goes_backward():
                 stage.opt.step()  # step
         return stages
     """
-    (text,) = ways(source, root_is_older=True).values()
+    (text,) = ways(source, loss_is_older=True).values()
     assert (
         "        backward(part)  # backward\n    for stage in stages:\n        stage.opt.step()  # step\n    return"
         in text
@@ -405,7 +405,7 @@ def test_not_where_each_round_clears_the_gradients():
         loss.backward()  # backward
         opt.step()  # step
     """
-    assert ways(source, root_is_older=True) == {}
+    assert ways(source, loss_is_older=True) == {}
 
 
 def test_an_update_by_hand_waits_for_the_backward():
@@ -450,13 +450,13 @@ HELD = {"z": "tensor", "score": "tensor", "loss": "tensor"}
 
 def test_what_is_not_trained_again_is_detached_where_a_value_is_made_anew():
     known = {"for_the_step": ["z"], "optimizers": {"opt": True, "other": False}}
-    text, *_ = ways(AUTOENCODER, held=HELD, root_is_older=False, **known).values()
+    text, *_ = ways(AUTOENCODER, held=HELD, loss_is_older=False, **known).values()
     assert "opt.step()  # step\nscore = disc(z.detach())\nloss = score.mean()\n" in text
 
 
 def test_what_is_trained_again_is_not_detached():
     known = {"for_the_step": ["z"], "optimizers": {"opt": True, "other": True}}
-    texts = ways(AUTOENCODER, held=HELD, root_is_older=False, **known).values()
+    texts = ways(AUTOENCODER, held=HELD, loss_is_older=False, **known).values()
     assert any("z = enc(x)\nscore = disc(z)\nloss = score.mean()\n" in text for text in texts)
     assert not any(".detach()" in text for text in texts)
 
@@ -473,7 +473,7 @@ def test_a_loss_that_is_added_to_is_cut_off_as_a_whole():
     opt_d.step()
     """
     known = {"for_the_step": ["fake"], "optimizers": {"opt_g": True, "opt_d": False}}
-    text, *_ = ways(source, held={"fake": "tensor", "loss_d": "tensor"}, root_is_older=True, **known).values()
+    text, *_ = ways(source, held={"fake": "tensor", "loss_d": "tensor"}, loss_is_older=True, **known).values()
     assert "loss_d = loss_d + disc(fake.detach()).mean()\n" in text
     assert "loss_g = -disc(fake).mean()\n" in text
 
@@ -488,7 +488,7 @@ def test_the_others_are_detached_where_several_are_trained_in_turn():
         agent.opt.step()  # step
     """
     others = "one if number == i else one.detach() for number, one in enumerate(mu)"
-    text, *_ = ways(source, held={"mu": "list", "joint": "tensor"}, root_is_older=False).values()
+    text, *_ = ways(source, held={"mu": "list", "joint": "tensor"}, loss_is_older=False).values()
     assert f"    joint = torch.cat([states, *({others})], dim=1)\n" in text
     assert f" + torch.stack([{others}]).mean()\n" in text
 
@@ -501,7 +501,7 @@ def test_the_others_are_detached_for_who_is_told_whose_turn_it_is():
         loss.backward(retain_graph=True)  # backward
         opts[i].step()  # step
     """
-    text, *_ = ways(source, held={"logits": "list"}, root_is_older=False).values()
+    text, *_ = ways(source, held={"logits": "list"}, loss_is_older=False).values()
     others = "[one if number == i else one.detach() for number, one in enumerate(logits)]"
     assert f"ce(logits[i], y) + imitation({others}, i) + scale * len(logits)\n" in text
 
@@ -516,7 +516,7 @@ def test_another_one_of_a_list_is_detached():
         loss.backward(retain_graph=True)  # backward
         opt.step()  # step
     """
-    text, *_ = ways(source, held={"logits": "list", "losses": "list"}, root_is_older=True).values()
+    text, *_ = ways(source, held={"logits": "list", "losses": "list"}, loss_is_older=True).values()
     assert "    losses.append(distance(own, logits[1 - i].detach()) + logits[i].mean())\n" in text
 
 
@@ -542,7 +542,7 @@ KEPT = {
     "stale": ["self.fake", "self.loss_g"],
     "for_the_step": ["self.fake"],
     "optimizers": {"self.opt_g": True, "self.opt_d": False},
-    "root_is_older": False,
+    "loss_is_older": False,
 }
 
 
@@ -578,7 +578,7 @@ for real, z in data:
 
 
 def test_what_a_function_returns_after_its_step_is_made_anew_there():
-    known = {"held": {"score": "tensor"}, "stale": ["score"], "stepped_at": ("a.py", 5), "root_is_older": False}
+    known = {"held": {"score": "tensor"}, "stale": ["score"], "stepped_at": ("a.py", 5), "loss_is_older": False}
     (text,) = ways(RETURNED, **known).values()
     assert "    opt_d.step()\n    s_fake = disc(fake)\n    return loss.item(), s_fake\n" in text
     for old, new in (
@@ -597,7 +597,7 @@ def test_all_that_is_stale_is_made_anew_and_nothing_else():
     loss = (fake - real).mean() - score.mean() + rest
     loss.backward()  # backward
     """
-    known = {"held": dict.fromkeys(["real", "fake", "score", "rest"], "tensor"), "root_is_older": False}
+    known = {"held": dict.fromkeys(["real", "fake", "score", "rest"], "tensor"), "loss_is_older": False}
     (text,) = ways(source, stale=["fake", "score"], **known).values()
     assert "# step\nfake = features(gen(z))\nscore = disc(fake)\nloss = " in text
     (text,) = ways(source.replace("score, rest = ", "score, rest = both = "), stale=["real"], **known).values()
@@ -612,7 +612,7 @@ def test_one_of_what_a_call_gives_is_made_anew_alone():
     loss = (feature - score.detach()).mean()
     loss.backward()  # backward
     """
-    known = {"held": {"score": "tensor", "feature": "tensor"}, "root_is_older": False}
+    known = {"held": {"score": "tensor", "feature": "tensor"}, "loss_is_older": False}
     (text,) = ways(source, stale=["score", "feature"], **known).values()
     assert "# step\n_, feature = disc(fake)\nloss = " in text
 
@@ -627,7 +627,7 @@ def test_a_network_that_keeps_a_computed_weight_is_not_made_anew():
     score.std().backward()  # backward
     """
     known = {"held": {"critic.weight": "tensor", "score": "tensor"}, "stale": ["critic.weight", "score"]}
-    (text,) = ways(source, root_is_older=False, **known).values()
+    (text,) = ways(source, loss_is_older=False, **known).values()
     assert "# step\nscore = critic(fake)\nscore.std()" in text
 
 

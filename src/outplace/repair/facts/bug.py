@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from outplace.knowledge import errors, silent_rules
 from outplace.knowledge.kind import SilentRule
-from outplace.model import Finding, Safety, Site, StepOrder, TrainingEvent
+from outplace.model import Finding, Safety, Site, TrainingEvent
 from outplace.repair.syntax.edits import Edit
 
 Keeps = Literal["all", "gradients", "steps", "failed", "earlier", "beginning", "values"]
@@ -49,7 +49,7 @@ class Moment:
     """Those of them whose backward would reach only the weights that were just stepped."""
     optimizers: Mapping[str, bool] = field(default_factory=dict)
     """The optimizers that the function can name: do they hold some of the weights that were just stepped?"""
-    root_is_older: bool | None = None
+    loss_is_older: bool | None = None
     """Was the loss of the backward computed before the step?"""
     stepped_at: tuple[str, int] | None = None
     """The file and line of the step itself, which may be in a called function."""
@@ -130,24 +130,9 @@ class Candidate:
 
 def of_finding(finding: Finding) -> Bug:
     """The bug of a finding of `outplace check`."""
-    order = finding.order
-    moment = _moment_of(order) if order is not None else None
+    moment = None
+    if finding.order is not None:
+        known = finding.order._asdict()
+        known.update(held=dict(finding.order.held), optimizers=dict(finding.order.optimizers), from_source=True)
+        moment = Moment(**known)
     return Bug(finding.kind, (finding.site,), finding.savers, cause=finding.cause, moment=moment)
-
-
-def _moment_of(order: StepOrder) -> Moment:
-    return Moment(
-        order.file,
-        order.step_line,
-        order.backward_line,
-        dict(order.held),
-        order.stale,
-        order.for_the_step,
-        dict(order.optimizers),
-        order.loss_is_older,
-        order.stepped_at,
-        adds_up=order.adds_up,
-        from_source=True,
-        events=order.events,
-        complete=order.complete,
-    )

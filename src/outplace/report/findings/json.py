@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from outplace.checking.notebook import split_cell
@@ -26,11 +27,7 @@ def plain(finding: Finding) -> dict[str, Any]:
         "code": finding.code,
         "rule": rule_name(finding),
         "severity": finding.severity,
-        **_file(site),
-        "line": site.line,
-        "end_line": site.end_line,
-        "column": site.column,
-        "end_column": site.end_column,
+        **{name: value for name, value in _site(site).items() if name not in ("function", "text")},
         "message": finding.message,
         "saved_by": _site(finding.saved_by) if finding.saved_by else None,
         "fix": {"title": fix.title, "safety": fix.safety} if fix else None,
@@ -46,15 +43,7 @@ def _left_out(note: Note) -> dict[str, Any]:
 
 
 def _site(site: Site) -> dict[str, Any]:
-    return {
-        **_file(site),
-        "line": site.line,
-        "end_line": site.end_line,
-        "column": site.column,
-        "end_column": site.end_column,
-        "function": site.function,
-        "text": site.text,
-    }
+    return asdict(site) | _file(site)
 
 
 def _file(site: Site) -> dict[str, Any]:

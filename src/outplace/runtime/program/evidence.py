@@ -189,7 +189,7 @@ class _Notes:
             **_graph_holders(function, step, conflicting, weights),
             "optimizers": {path: bool(_weights(optimizer) & weights) for path, optimizer in _optimizers(function)},
             "stepped_at": [os.path.realpath(step_frame.f_code.co_filename), line_in_step_frame],
-            "root_is_older": _are_all_older(roots, step),
+            "loss_is_older": _are_all_older(roots, step),
             "adds_up": bool(waiting & _reached_beside(roots, weights)),
         }
 

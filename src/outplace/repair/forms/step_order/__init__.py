@@ -80,7 +80,7 @@ def update_after_backward(code: Code, moment: Moment, files: Files) -> Iterator[
 def _across_iterations(order: Order, loop: Loop) -> Iterator[Reordering]:
     """The step of one loop iteration, and a backward of a later one."""
     yield from steps_wait.one_backward_for_all(order, loop)
-    if order.moment.root_is_older is not True:
+    if order.moment.loss_is_older is not True:
         yield from detach.state_inside(order, loop)
         yield from detach.state(order, loop)
     yield from detach.others(order, loop)
@@ -89,7 +89,7 @@ def _across_iterations(order: Order, loop: Loop) -> Iterator[Reordering]:
 
 def _in_one_iteration(order: Order, unused: bool, intent: Intent | None, bug: Bug | None) -> Iterator[Reordering]:
     """The step, and a backward of the same loop iteration."""
-    older = order.moment.root_is_older
+    older = order.moment.loss_is_older
     yield from steps_wait.of_one_loss(order)
     yield from update_first(order, shared=True)
     yield from detach.cut(order, unused)

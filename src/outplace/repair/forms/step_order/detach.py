@@ -269,7 +269,7 @@ def cut(order: Order, unused: bool) -> Iterator[Reordering]:
     """
     if Training(order).trains_again():
         return
-    late = _late_reads(order) if order.moment.root_is_older is not True else {}
+    late = _late_reads(order) if order.moment.loss_is_older is not True else {}
     for reads_of in filter(None, (late, _early_reads(order))):
         title = f"Detach {listed(list(reads_of))}: this loss is not to train what has just been stepped"
         edits = order.code.followed(".detach()", *(node for nodes in reads_of.values() for node in nodes))

@@ -58,7 +58,7 @@ def _of_the_writer(files: Files, bug: Bug, moment: Moment) -> Moment:
     own, last = statement_at(code, site.line, "step"), statement_at(code, moment.step_line, "step")
     if own is None or last is None or code.scope(own) is not code.scope(last):
         return moment
-    return replace(moment, step_line=site.line, root_is_older=moment.root_is_older and None)
+    return replace(moment, step_line=site.line, loss_is_older=moment.loss_is_older and None)
 
 
 def _by_optimizer(files: Files, site: Site) -> bool:

@@ -233,7 +233,7 @@ def _can_be_iterated_again(items: ast.expr) -> bool:
 
 def after_the_loop(order: Order, loop: Loop) -> Iterator[Reordering]:
     """A step that runs too often: moves it after the loop, where it uses the gradients of all iterations."""
-    older, moved = order.moment.root_is_older, _steps_of(order, loop)
+    older, moved = order.moment.loss_is_older, _steps_of(order, loop)
     if not moved or not (older or _accumulates(order, loop)) or "zero_grad" in called_names(loop):
         return  # each iteration clears its own gradients, or more than steps would move
     if _may_leave(order.code, loop, moved):
