@@ -5,9 +5,9 @@
 
 Each test runs three times: plain, with `--outplace`, and with `OUTPLACE=1`. Python's, numpy's and torch's random
 numbers start from one seed before each test. For every test these must be equal: the outcome of each phase, the
-message of a failure, what it prints, and its warnings with their lines. Where one differs, the test runs plain again:
-if it differs from itself, it is unsteady, and is not compared. Each report of outplace is listed, too: look at it,
-because it is either a bug of that project or a bug of outplace.
+message of a failure, what it prints, and its warnings with their lines. Where one differs, the test runs plain again,
+up to four times: if it differs from itself, it is unsteady, and is not compared. Each report of outplace is listed,
+too: look at it, because it is either a bug of that project or a bug of outplace.
 
 The tests are divided into parts, which run side by side (`--jobs`). `--minutes` is a limit for all: the parts are taken
 in a random order, in turns from each suite, so what has run by then is a sample of the whole. `--most` takes so many
@@ -49,6 +49,8 @@ WAYS: dict[str, tuple[list[str], dict[str, str]]] = {
 """The arguments and the environment of each run."""
 STOP = 45.0
 """Seconds after which a plain run starts no further test. The rest becomes another part."""
+MOST_AGAIN = 4
+"""Plain runs of a test that differs: one that differs from itself only now and then needs several to show it."""
 
 PLUGIN = """
 import json, os, random, sys, time
@@ -268,9 +270,11 @@ class Peers:
         essences = {way: run.essences() for way, run in runs.items()}
         different = {(way, test) for way in runs for test in done if essences[way].get(test) != essences[PLAIN][test]}
         unsteady: set[str] = set()
-        if different:
-            again = self._run(suite, PLAIN, [], done).essences()
-            unsteady = {test for _, test in different if again.get(test) != essences[PLAIN][test]}
+        for turn in range(MOST_AGAIN):
+            asked = {test for _, test in different} - unsteady
+            if asked:
+                again = self._run(suite, PLAIN, [], done if turn == 0 else [test for test in done if test in asked])
+                unsteady |= {test for test in asked if again.essences().get(test) != essences[PLAIN][test]}
         times = ", ".join(f"{run.cpu_s:.0f}" for run in runs.values())
         left = f"{len(self._queue)} parts left"
         print(f"{suite.name}: {len(done)} tests in {times} s, {left}", file=sys.stderr, flush=True)

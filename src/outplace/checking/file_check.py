@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from outplace.checking.cache import digest
 from outplace.checking.outcome import Failure, Note, Outcome
 from outplace.files import reading
 from outplace.files.parsable import first_part
+from outplace.files.quiet import quietly
 
 if TYPE_CHECKING:
     from outplace.model import Finding
@@ -68,8 +68,7 @@ def unparsable_data(path: str, data: bytes) -> Failure | None:
     try:
         book = notebook.read(data) if path.endswith(notebook.SUFFIX) else None
         source = book.source if book else reading.decode(data)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             if first_part(source) is source:
                 ast.parse(source)
     except reading.Unreadable as error:
@@ -100,8 +99,7 @@ def check_text(path: str, source: str, project: Project, fixes: bool = True) -> 
 def _analyse(path: str, source: str, project: Project, fixes: bool) -> Outcome:
     from outplace.source.analysis import check_file
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the user's own warnings, from parsing
+    with quietly():  # the user's own warnings, from parsing
         checked = check_file(path, source, project)
     failure = Failure(path, checked.error.message, checked.error.line) if checked.error else None
     findings = tuple(finding for finding in checked.findings if finding.site.file == path)

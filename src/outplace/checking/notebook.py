@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from outplace.files.quiet import quietly
 from outplace.files.reading import Unreadable
 from outplace.model import Finding, Site
 from outplace.repair.syntax.edits import both_names
@@ -175,8 +175,7 @@ def python_lines(source: str) -> list[str]:
 
 def _parses(source: str) -> bool:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False

@@ -75,7 +75,7 @@ def _add_marks(config: pytest.Config) -> Callable[[], None]:
     """
     from _pytest.assertion import rewrite
 
-    from outplace.runtime.instrument.loading import quietly
+    from outplace.files.quiet import quietly
     from outplace.runtime.record.user_files import own_files
 
     cached: Any = rewrite._read_pyc

@@ -11,12 +11,12 @@ import os
 import sys
 import time
 import tokenize
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 from outplace.files.parsable import first_part
+from outplace.files.quiet import quietly
 from outplace.model import Finding
 from outplace.source.values import Scope
 
@@ -184,8 +184,7 @@ class Project:
         known = self._trees.get(path)
         if known is not None and known[0] == source:
             return known[1]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes and the like are not ours to tell
+        with quietly():  # invalid escapes and the like are not ours to tell
             tree = ast.parse(source, path)
         self._trees[path] = (source, tree)
         return tree

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import outplace
+from outplace.runtime.record.snapshots import same_values
 from outplace.runtime.silent.operands import frame_of, only_of_itself
 
 STEPS = 3
@@ -318,3 +319,11 @@ def test_numpy_memory_at_the_same_address_is_no_proof():
             (x @ w).sum().backward()
             del x, array
     assert not watched.diagnoses
+
+
+@pytest.mark.filterwarnings("error")
+def test_complex_values_are_compared_whole():
+    one = torch.tensor([1.0 + 2.0j, 3.0])
+    assert same_values(one, one.clone())
+    assert not same_values(one, one.conj())
+    assert same_values(one.real, one.real.to(torch.complex64))

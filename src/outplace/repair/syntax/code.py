@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import math
-import warnings
 from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TypeVar
 
+from outplace.files.quiet import quietly
 from outplace.knowledge.traits import method_has
 from outplace.model import Site
 from outplace.repair.syntax.edits import Edit
@@ -26,8 +26,7 @@ class Code:
     def __init__(self, path: str, text: str) -> None:
         self.path, self.text = path, text
         self.lines = text.split("\n")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             self.tree = ast.parse(text)
         self._on_line: dict[int, list[ast.expr | ast.stmt]] = {}
         self._starts = [0]

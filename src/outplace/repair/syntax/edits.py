@@ -6,9 +6,10 @@ import ast
 import difflib
 import os
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from outplace.files.quiet import quietly
 
 
 @dataclass(frozen=True, order=True)
@@ -50,8 +51,7 @@ def united(edits_of_each: Iterable[Mapping[str, Sequence[Edit]]]) -> dict[str, t
 
 def parses(source: str) -> bool:
     """Is it still valid Python?"""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         try:
             ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):

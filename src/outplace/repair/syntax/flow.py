@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 
 from outplace.repair.syntax.code import Code, root_of
 
+Meets = Callable[[ast.stmt], bool | None]
 _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
 Besides = Callable[[ast.Subscript], bool]
 """Is this a part of the value other than the one in question?"""
+
+Holds = Callable[[ast.expr], bool | None]
+"""Is this condition of an `if` true? None if that is not known."""
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -101,11 +105,15 @@ def read_later(code: Code, statement: ast.stmt, path: str, besides: Besides | No
     return _after(code, statement, lambda later: _meets(later, path, besides), path)
 
 
-def used_later(code: Code, statement: ast.stmt, path: str) -> bool:
+def used_later(code: Code, statement: ast.stmt, path: str, holds: Holds | None = None) -> bool:
     """Is it read after this statement, for more than another write to it?"""
     if binds(statement, path):
         return False
-    return _after(code, statement, lambda later: None if _only_writes(later, path) else _meets(later, path), path)
+
+    def meets(later: ast.stmt) -> bool | None:
+        return None if _only_writes(later, path) else _meets(later, path)
+
+    return _after(code, statement, meets, path, holds)
 
 
 def _only_writes(statement: ast.stmt, path: str) -> bool:
@@ -138,11 +146,11 @@ def _meets(statement: ast.stmt, path: str, besides: Besides | None = None) -> bo
     return False if isinstance(statement, _LEAVE) and isinstance(statement, ast.Return | ast.Raise) else None
 
 
-def _after(code: Code, statement: ast.stmt, meets: Callable[[ast.stmt], bool | None], path: str) -> bool:
+def _after(code: Code, statement: ast.stmt, meets: Meets, path: str, holds: Holds | None = None) -> bool:
     here: ast.stmt = statement
     while True:
         block = code.block(here)
-        met = _in_turn(block[block.index(here) + 1 :], meets)
+        met = _in_turn(block[block.index(here) + 1 :], meets, holds)
         if met is not None:
             return met
         parent = code.parents[here]
@@ -163,37 +171,38 @@ def _after(code: Code, statement: ast.stmt, meets: Callable[[ast.stmt], bool | N
         here = parent
 
 
-def _in_turn(block: list[ast.stmt], meets: Callable[[ast.stmt], bool | None]) -> bool | None:
+def _in_turn(block: list[ast.stmt], meets: Meets, holds: Holds | None = None) -> bool | None:
     """What the first of these statements to settle it says."""
     for statement in block:
-        met = _met_in(statement, meets)
+        met = _met_in(statement, meets, holds)
         if met is not None:
             return met
     return None
 
 
-def _met_in(statement: ast.stmt, meets: Callable[[ast.stmt], bool | None]) -> bool | None:
+def _met_in(statement: ast.stmt, meets: Meets, holds: Holds | None) -> bool | None:
     """Like `meets`. Of a block that reads the name, its statements tell whether they bind it first."""
     met = meets(statement)
-    if not met:
+    held = holds(statement.test) if holds is not None and isinstance(statement, ast.If) else None
+    if not met and held is None:
         return met
     if isinstance(statement, ast.If):
-        ways = [_in_turn(branch, meets) for branch in (statement.body, statement.orelse)]
-        return _head_reads(statement.test, meets) or any(ways) or (False if ways == [False, False] else None)
+        branches = [statement.body] * (held is not False) + [statement.orelse] * (held is not True)
+        ways = [_in_turn(branch, meets, holds) for branch in branches]
+        return _head_reads(statement.test, meets) or any(ways) or (None if None in ways else False)
     if isinstance(statement, ast.While):
-        return _head_reads(statement.test, meets) or _in_turn(statement.body, meets) or None
+        return _head_reads(statement.test, meets) or _in_turn(statement.body, meets, holds) or None
     if isinstance(statement, ast.For | ast.AsyncFor):
-        return _head_reads(statement.iter, meets) or _in_turn([*statement.body, *statement.orelse], meets) or None
+        inside = [*statement.body, *statement.orelse]
+        return _head_reads(statement.iter, meets) or _in_turn(inside, meets, holds) or None
     return met
 
 
-def _head_reads(head: ast.expr, meets: Callable[[ast.stmt], bool | None]) -> bool:
+def _head_reads(head: ast.expr, meets: Meets) -> bool:
     return bool(meets(ast.Expr(head)))
 
 
-def _again(
-    loop: ast.For | ast.AsyncFor | ast.While, here: ast.stmt, meets: Callable[[ast.stmt], bool | None], path: str
-) -> bool:
+def _again(loop: ast.For | ast.AsyncFor | ast.While, here: ast.stmt, meets: Meets, path: str) -> bool:
     """Does the next iteration of a loop read it?"""
     if isinstance(loop, ast.While) and reads(loop.test, path):
         return True

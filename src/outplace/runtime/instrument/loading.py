@@ -12,10 +12,10 @@ import os
 import runpy
 import sys
 import warnings
-from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
+from outplace.files.quiet import quietly
 from outplace.runtime.instrument.marker import Marker
 from outplace.runtime.record.user_files import adopt, own_files
 
@@ -41,20 +41,6 @@ def compile_marked(source: str | bytes, filename: str, flags: int = 0) -> CodeTy
     add_marks(tree, filename)
     code: CodeType = compile(tree, filename, "exec", flags, dont_inherit=True)
     return code
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """For source that has been compiled before: the compiler's warnings are not repeated.
-
-    The filters are exchanged without telling Python. Otherwise it would forget which warnings it has shown once.
-    """
-    filters = warnings.filters
-    warnings.filters = [("ignore", None, Warning, None, 0)]
-    try:
-        yield
-    finally:
-        warnings.filters = filters
 
 
 def compile_main(source: str | bytes, filename: str) -> CodeType:
@@ -146,13 +132,11 @@ def _compile_text(text: str, filename: str, mode: str, flags: int) -> CodeType |
         return None
     key = (text, filename, mode, flags)
     if key not in _compiled:
-        with contextlib.suppress(*UNCOMPILABLE), warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
+        with contextlib.suppress(*UNCOMPILABLE), quietly("error"):  # Python says it, with the line of the user's call
             tree: Any = ast.parse(text, filename, mode)
             Marker(filename).visit(tree)
             code = compile(ast.fix_missing_locations(tree), filename, mode, flags, dont_inherit=True)
-            if not said:  # Python says it itself, with the line of the user's call
-                _compiled[key] = code
+            _compiled[key] = code
     return _compiled.get(key)
 
 

@@ -17,8 +17,9 @@ from sys import getrefcount
 from types import CodeType
 from typing import Any
 
+from outplace.files.quiet import quietly
 from outplace.runtime.instrument.calls import STATEMENTS
-from outplace.runtime.instrument.loading import UNCOMPILABLE, add_marks, quietly
+from outplace.runtime.instrument.loading import UNCOMPILABLE, add_marks
 
 _Stamp = tuple[int, int] | int | None
 """Tells whether a source has changed: the time and the size of its file, or the hash of a cell's text."""

@@ -183,4 +183,5 @@ def sample(tensor: torch.Tensor, most: int = 1 << 10) -> torch.Tensor:
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Are two samples equal, but for rounding?"""
-    return bool(torch.allclose(one.double(), other.double(), rtol=1e-4, atol=1e-7, equal_nan=True))
+    wide = torch.complex128 if one.is_complex() or other.is_complex() else torch.float64
+    return bool(torch.allclose(one.to(wide), other.to(wide), rtol=1e-4, atol=1e-7, equal_nan=True))

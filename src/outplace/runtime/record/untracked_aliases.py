@@ -101,7 +101,7 @@ def remember_array(array: Any, tensor: torch.Tensor) -> None:
         return
     key = id(owner)
     known = _given.get(key)
-    if known is not None and known() is owner:
+    if (known is not None and known() is owner) or getattr(owner, "base", None) is not None:
         remember(tensor)
     forget = _given.pop
     _given[key] = weakref.ref(owner, lambda _: forget(key, None))
@@ -131,8 +131,11 @@ def is_array(value: Any) -> bool:
 
 
 def owner_of(array: Any) -> Any:
-    """The owner of an array's memory: another array, or a tensor."""
+    """The owner of an array's memory: another array, or a tensor.
+
+    Of memory that has no object to follow (bytes, a capsule of dlpack), it is the first array over it.
+    """
     kind = sys.modules["numpy"].ndarray
-    while isinstance(array, kind) and array.base is not None:
+    while isinstance(array, kind) and array.base is not None and type(array.base).__weakrefoffset__:
         array = array.base
     return array

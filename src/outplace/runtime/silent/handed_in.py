@@ -29,6 +29,7 @@ from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import PLAIN, copyable, extent, same_values, sample, unobserved
 from outplace.runtime.record.storages import storage_of
 from outplace.runtime.silent import reporting, scan
+from outplace.runtime.silent.conditions import only_branches_read
 from outplace.runtime.silent.kept_before import ONLY_FILLING, is_read, keepers, origins, value_at
 from outplace.runtime.silent.marks import items_of
 from outplace.runtime.silent.operands import is_number, only_of_itself, only_of_numbers
@@ -82,7 +83,8 @@ def reader_of(write: Write, tensor: torch.Tensor, frame: FrameType) -> Reader | 
 def _found(suspects: Iterator[_Suspect], frame: FrameType, tensor: torch.Tensor) -> Reader | None:
     for path, place, again in suspects:
         # A frame keeps the values alive that it showed, so they are read only where the source is suspect.
-        if _shares(value_at(path, frame), tensor) and _holds(value_at(place, frame), tensor):
+        same = _shares(value_at(path, frame), tensor) and _holds(value_at(place, frame), tensor)
+        if same and not only_branches_read(place, frame):
             return Reader(frame.f_code, ast.unparse(path), ast.unparse(place), again)
     return None
 

@@ -21,6 +21,7 @@ from outplace.repair.syntax.flow import bindings, binds, read_later, reads, used
 from outplace.runtime.errors import freed_names
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
+from outplace.runtime.silent.conditions import only_branches_read
 from outplace.runtime.silent.marks import items_of
 
 _STORING = frozenset(("append", "appendleft"))
@@ -41,7 +42,8 @@ def kept_before(write: Write, target: ast.expr, frame: FrameType, code: Code, st
                 continue
             # A frame keeps the values alive that it showed, so they are read only where the source is suspect.
             tensor = value_at(path, frame)
-            if type(tensor) in PLAIN and not tensor.requires_grad and _holds(value_at(other, frame), tensor):
+            same = type(tensor) in PLAIN and not tensor.requires_grad and _holds(value_at(other, frame), tensor)
+            if same and not only_branches_read(other, frame):
                 return ast.unparse(other)
     return None
 

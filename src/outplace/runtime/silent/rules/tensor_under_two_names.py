@@ -30,6 +30,7 @@ from outplace.runtime.record import hidden_writes, log
 from outplace.runtime.record.log import Write
 from outplace.runtime.record.snapshots import PLAIN, same_piece
 from outplace.runtime.silent import detector, reporting, scan
+from outplace.runtime.silent.conditions import is_used_later
 from outplace.runtime.silent.handed_in import HandedIn, function_of
 from outplace.runtime.silent.kept_before import copied_container, kept_before, summed_into_entry
 from outplace.runtime.silent.operands import frame_of, operands_of
@@ -46,6 +47,11 @@ def _written_name(write: Write) -> str | None:
 
 def _value(frame: FrameType, name: str) -> Any:
     return frame.f_locals.get(name)
+
+
+def _are_same(value: Any, tensor: Any) -> bool:
+    """Are both plain tensors, and show the same memory? (The name of a written part may be that of a list.)"""
+    return type(value) in PLAIN and type(tensor) in PLAIN and same_piece(value, tensor)
 
 
 def _relatives(code: Code, statement: ast.stmt, name: str) -> list[str]:
@@ -83,13 +89,13 @@ def _updated_name(statement: ast.AugAssign | ast.Expr) -> str | None:
 def _other_name(frame: FrameType, code: Code, statement: ast.stmt, name: str, relatives: list[str]) -> str | None:
     """Another name of the same function for the same tensor, where both are used later."""
     tensor = _value(frame, name)
-    if type(tensor) not in PLAIN or not used_later(code, statement, name):
+    if type(tensor) not in PLAIN or not is_used_later(frame, code, statement, name):
         return None
     for other in relatives:
         value = _value(frame, other)
-        if type(value) not in PLAIN or value.requires_grad:  # `detached_alias_written` looks at the results of graphs
+        if not _are_same(value, tensor) or value.requires_grad:  # `detached_alias_written` looks at results of graphs
             continue
-        if same_piece(value, tensor) and used_later(code, statement, other):
+        if is_used_later(frame, code, statement, other):
             return other
     return None
 
@@ -99,7 +105,7 @@ def _operand_over(write: Write, tensor: torch.Tensor, frame: FrameType) -> str |
     for operand in operands_of(write) if write.operation != "copy_" else ():
         for name in _plain_names(operand):
             value = _value(frame, name)
-            if type(value) in PLAIN and value is not tensor and same_piece(value, tensor):
+            if value is not tensor and _are_same(value, tensor):
                 return name
     return None
 
@@ -123,7 +129,7 @@ def _name_of_caller(frames: list[FrameType], function: ast.FunctionDef, name: st
     tensor, targets = _value(frames[0], name), flat(targets_of(call))
     for argument in call.value.args:
         value = _value(frames[1], argument.id) if isinstance(argument, ast.Name) else None
-        if isinstance(argument, ast.Name) and type(value) in PLAIN and same_piece(value, tensor):
+        if isinstance(argument, ast.Name) and _are_same(value, tensor):
             bound = [target.id for target in targets if isinstance(target, ast.Name)]
             if argument.id not in bound and _is_read_below(outer, call, bound) and used_later(outer, call, argument.id):
                 return argument.id
@@ -137,9 +143,7 @@ def _name_of_argument(
     inner, tensor = frames[0], _value(frames[0], name)
     arguments = inner.f_code.co_varnames[: inner.f_code.co_argcount]
     values = [_value(inner, item) for item in relatives if item in arguments]
-    shared = [
-        value for value in values if type(value) in PLAIN and not value.requires_grad and same_piece(value, tensor)
-    ]
+    shared = [value for value in values if _are_same(value, tensor) and not value.requires_grad]
     standing = sites.statement_of(frames[1]) if shared and len(frames) > 1 else None
     if standing is None or not used_later(code, statement, name):
         return None
