@@ -557,6 +557,36 @@ for _ in range(3):
     total += clip.norm()
 print("RESULT", total.item())
 """,
+    "a mask that has a name": f"""
+net = nn.Linear(5, 5)
+class Pruner:
+    def __init__(self):
+        self.masks = {{"weight": torch.ones(5, 5)}}
+    def prune(self, name):
+        mask = self.masks[name]
+        alive = net.weight.detach()[mask.bool()].abs()
+        mask[net.weight.detach().abs() <= alive.quantile(0.1)] = 0.0
+        return mask.sum()
+pruner = Pruner()
+def step(x, y):
+    pruner.prune("weight")
+    return F.mse_loss(F.linear(x, net.weight * pruner.masks["weight"]), y)
+{ROWS}{STEPS}""",
+    "a bank that is normalised after each change": f"""
+net = nn.Linear(5, 5)
+class Bank:
+    def __init__(self):
+        self.rows = torch.randn(6, 5)
+    def put(self, x):
+        rows = self.rows
+        rows[0] = x[0]
+        rows /= rows.norm()
+        return rows.sum()
+bank = Bank()
+def step(x, y):
+    bank.put(x)
+    return F.mse_loss(net(x) @ bank.rows.T, y @ bank.rows.T)
+{ROWS}{STEPS}""",
     "a state that goes on": START.replace("initial", "state").replace("  # !", ""),
     "a state that goes on after a first value": START.replace("h = self.initial", "h = self.last")
     .replace("self.initial", "self.last")

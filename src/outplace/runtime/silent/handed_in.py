@@ -25,6 +25,7 @@ from outplace.knowledge.traits import has, only_reshapes, reads_nothing
 from outplace.repair.syntax.code import Code, root_of
 from outplace.repair.syntax.flow import used_later
 from outplace.runtime.locate import names, sites
+from outplace.runtime.record import log
 from outplace.runtime.record.log import Instruction, Write
 from outplace.runtime.record.snapshots import PLAIN, copyable, extent, same_values, sample, unobserved
 from outplace.runtime.record.storages import storage_of
@@ -60,13 +61,14 @@ class Reader(NamedTuple):
 
 def reader_of(write: Write, tensor: torch.Tensor, frame: FrameType) -> Reader | None:
     """The caller that reads the old values of what this write changes; None if there is none."""
-    own = names.own_frames(None, frame)[:_MOST_FRAMES]
+    own, rescales = names.own_frames(None, frame)[:_MOST_FRAMES], False
     if function_of(write) is not None or _is_hook(own[0]):
         own = own[1:]
     elif len(write.frames) == 1:  # the user's own statement writes
         standing = sites.statement_of(own[0])
         hidden = may_hide(write) and _is_hidden_in(write, tensor, own[0])
-        found = _found(_beside(write, tensor, *standing, hidden), own[0], tensor) if standing else None
+        rescales = hidden and normalises(write.operation)
+        found = _found(_beside(write, tensor, *standing, rescales), own[0], tensor) if standing else None
         if found is not None or not hidden:
             return found
         own = own[1:]
@@ -74,7 +76,8 @@ def reader_of(write: Write, tensor: torch.Tensor, frame: FrameType) -> Reader | 
         standing = sites.statement_of(caller)
         if standing is None:
             return None
-        found = _found(_suspects(*standing, explicit=not depth and len(write.frames) > 1), caller, tensor)
+        explicit = not depth and len(write.frames) > 1
+        found = _found(_suspects(*standing, explicit, rescales), caller, tensor)
         if found is not None:
             return found
     return None
@@ -89,20 +92,22 @@ def _found(suspects: Iterator[_Suspect], frame: FrameType, tensor: torch.Tensor)
     return None
 
 
-def _beside(write: Write, tensor: torch.Tensor, code: Code, statement: ast.stmt, hidden: bool) -> Iterator[_Suspect]:
+def _beside(write: Write, tensor: torch.Tensor, code: Code, statement: ast.stmt, rescales: bool) -> Iterator[_Suspect]:
     """What the user's own statement writes, and a place that holds the same and is read later.
 
     (Of tensors without a graph, the places are looked at by `tensor_under_two_names`.)
-    A name for what an object holds is a handle, and may write it. It may not where the write is `hidden`, or where the
-    object holds what each call starts from.
+    A name for what an object holds is a handle, and may write it. It may not if nothing but rescaling ever happens to
+    it, or if the object holds what each call starts from.
     """
     target = sites.target_node(sites.at_instruction(write.frames[-1], write.operation), write.operation)
     if not isinstance(target, ast.Name) or not (used_later(code, statement, target.id) or _uses_result(statement)):
         return
     if tensor.requires_grad and may_hide(write):
         yield from ((target, place, False) for place in _places(code, statement, target))
+    own = (other for other in log.current().writes if other.storage == write.storage)
+    only_rescaled = rescales and all(normalises(other.operation) for other in own)
     for place in origins(code, statement, target.id):
-        if hidden or (isinstance(place, ast.Attribute) and is_start_name(place.attr)):
+        if only_rescaled or (isinstance(place, ast.Attribute) and is_start_name(place.attr)):
             yield target, place, True
 
 
@@ -171,7 +176,7 @@ def _is_computed_with(code: Code, statement: ast.stmt, name: str) -> bool:
     return used_later(code, last, name)
 
 
-def _suspects(code: Code, statement: ast.stmt, explicit: bool) -> Iterator[_Suspect]:
+def _suspects(code: Code, statement: ast.stmt, explicit: bool, rescales: bool) -> Iterator[_Suspect]:
     """What the statement hands to a call, with a place that holds the same and is read later. Not read: values.
 
     `explicit`: the statement may itself say that it writes, as in `F.relu(x, inplace=True)`.
@@ -187,7 +192,7 @@ def _suspects(code: Code, statement: ast.stmt, explicit: bool) -> Iterator[_Susp
             if isinstance(path, ast.Name) and not says_so:
                 if _is_read(code, statement, path.id) or _is_read_beside(statement, call, path.id):
                     yield path, path, False
-                yield from ((path, place, True) for place in origins(code, statement, path.id))
+                yield from ((path, place, True) for place in origins(code, statement, path.id) if rescales)
 
 
 def _places(code: Code, statement: ast.stmt, path: ast.expr) -> Iterator[ast.expr]:
