@@ -580,7 +580,7 @@ class Bank:
     def put(self, x):
         rows = self.rows
         rows[0] = x[0]
-        rows /= rows.norm()
+        rows /= rows.norm(dim=1, keepdim=True)
         return rows.sum()
 bank = Bank()
 def step(x, y):

@@ -104,8 +104,8 @@ def _beside(write: Write, tensor: torch.Tensor, code: Code, statement: ast.stmt,
         return
     if tensor.requires_grad and may_hide(write):
         yield from ((target, place, False) for place in _places(code, statement, target))
-    own = (other for other in log.current().writes if other.storage == write.storage)
-    only_rescaled = rescales and all(normalises(other.operation) for other in own)
+    before = log.current().writes_to(write.storage) if rescales else ()
+    only_rescaled = rescales and all(normalises(other.operation) for other in before)
     for place in origins(code, statement, target.id):
         if only_rescaled or (isinstance(place, ast.Attribute) and is_start_name(place.attr)):
             yield target, place, True
