@@ -156,6 +156,8 @@ class Detector(detector.Detector):
         base = tensor._base if tensor._is_view() else tensor
         first, version = self._versions.get(write.storage, (None, 0))
         follows = first is not None and first() is base and version == write.before
+        if follows and write.operation == "__setitem__" and not _keeps_old_values(write):
+            return False  # a bank that gets new rows is a state
         if first is None or not follows:
             if write.operation == "__setitem__" and not cut_data.fills(write):
                 return False
@@ -284,6 +286,11 @@ def _is_trained_with(again: list[_Done], alias: torch.Tensor, nodes: list[Any]) 
     start, stop = extent(alias)
     spans = (extent(item) for node in nodes for _, item in graph.held(node) if copyable(item))
     return any(first < stop and start < last for first, last in spans)
+
+
+def _keeps_old_values(write: Write) -> bool:
+    """Does an assignment to a part compute with what was there, or cut something out of it?"""
+    return is_augmented(write) or _builds_on(write) or _cuts(write) or cut_data.fills(write)
 
 
 def _builds_on(write: Write) -> bool:
