@@ -53,13 +53,13 @@ print(sum(counters["graph_break"].values()))
 
 
 HOOK = "from torch.optim.optimizer import register_optimizer_step_pre_hook as hook\nhook(lambda *_: None)\n"
-"""outplace has a hook of torch before each optimizer step. On Python 3.14 any such hook makes a difference to a region
+"""outplace has a hook of torch before each optimizer step. From Python 3.13 on any such hook makes a difference to a region
 that calls `step()`: Dynamo runs a small frame of torch by itself, and counts no break there. (torch loops over the
 hooks in a `with` block, and Dynamo forgets the block when the loop goes back.) So there both programs have a hook."""
 
 
 def test_errors_inside_a_region_and_around_graph_breaks(tmp_path):
-    hook = HOOK if sys.version_info >= (3, 14) else ""
+    hook = HOOK if sys.version_info >= (3, 13) else ""
     write(tmp_path, "program.py", PROGRAM.replace("net = ", f"{hook}net = ", 1))
     alone, watched = forked(tmp_path, "program.py"), outplace_forked(tmp_path, "run", "program.py")
     assert alone.code == watched.code == 0, watched.stderr
