@@ -53,7 +53,7 @@ print(sum(counters["graph_break"].values()))
 
 
 HOOK = "from torch.optim.optimizer import register_optimizer_step_pre_hook as hook\nhook(lambda *_: None)\n"
-"""outplace has a hook of torch before each optimizer step. From Python 3.13 on any such hook changes what Dynamo does in
+"""outplace has a hook before each optimizer step. From Python 3.13 on any such hook changes what Dynamo does in
 a region that calls `step()`: it runs a small frame of torch by itself, and counts no break there. (torch loops over the
 hooks in a `with` block, and Dynamo forgets the block when the loop goes back.) So there both programs have a hook."""
 
