@@ -335,7 +335,10 @@ class HandedIn:
         for key, (seen, writes) in self._changed.items():
             self._told.add(key)
             found = names.described(seen.alias, seen.reader.handed)
-            words = {"name": seen.reader.handed, "other": seen.reader.place, "function": function_of(seen.write)}
+            name, other = seen.reader.handed, seen.reader.place
+            if name == other:  # the function that writes has a name of its own for it, if the user wrote it
+                name = scan.target_of(seen.write) or name
+            words = {"name": name, "other": other, "function": function_of(seen.write)}
             rule = TENSOR_UNDER_TWO_NAMES if words["function"] is None else MISSING_MARK_DIRTY
             reporting.tell(rule, found, scan.mutations_of(list(writes.values())), words)
         self._changed.clear()
