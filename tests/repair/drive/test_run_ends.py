@@ -155,13 +155,19 @@ while True:
 """
 
 
-def test_a_daemon_that_has_ended_is_gone_for_the_program(tmp_path, monkeypatch):
-    """Somebody asks about its end, as init does. Else this program would wait for ever."""
+@pytest.mark.parametrize("beside_another", [False, True])
+def test_a_daemon_that_has_ended_is_gone_for_the_program(beside_another, tmp_path, monkeypatch):
+    """Somebody asks about its end, as init does. Else this program would wait for ever.
+
+    Another child of ours that has ended, and that nobody has asked about yet, is left alone.
+    """
     monkeypatch.chdir(tmp_path)
+    other = subprocess.Popen(["true"]) if beside_another else None
     started = Started([sys.executable, "-c", SHORT_LIVED], dict(os.environ), tmp_path, shown=True)
     code = started.wait(20)
     started.end()
     assert code == 0
+    assert other is None or other.wait() == 0
 
 
 def test_processes_that_are_not_of_the_run_are_left_alone(tmp_path):

@@ -131,17 +131,19 @@ class Started:
 
     def _reap(self) -> None:
         """Takes note of the end of processes that we have adopted. Else they would seem to be there still."""
-        while (pid := _ended_child()) is not None and pid not in (self.process.pid, *self._others):
-            with contextlib.suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)
+        if not _has_ended_child():
+            return
+        for pid in _children(_processes()):
+            if pid not in (self.process.pid, *self._others):
+                with contextlib.suppress(OSError):
+                    os.waitpid(pid, os.WNOHANG)
 
 
-def _ended_child() -> int | None:
-    """A child process that has ended and was not waited for."""
+def _has_ended_child() -> bool:
+    """Is there a child process that has ended and was not waited for?"""
     with contextlib.suppress(OSError, AttributeError):  # there are no children, or no such function (macOS, Windows)
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        return None if found is None else found.si_pid
-    return None
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return False
 
 
 class _Process(NamedTuple):
