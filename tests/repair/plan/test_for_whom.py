@@ -248,3 +248,12 @@ class Neck(nn.Module):
         return self.fc(feature)
 """
     assert "x.clone()" not in fixed(source, unsafe=True)
+
+
+@pytest.mark.parametrize("flag", ["None", "1"])
+@pytest.mark.parametrize("write", ["x *= 0.5", "x[:, 0] += 1"])
+def test_a_second_name_that_a_condition_gives_needs_the_write(fixed, flag, write):
+    source = BLOCK.format(write=write, made="sin", saved="x", read="2").replace(
+        "skip = x", f"flag = {flag}\n        skip = x if flag is None else self.a(x)"
+    )
+    assert verdict(source, fixed(source, unsafe=True)) in ("mended", "legal")

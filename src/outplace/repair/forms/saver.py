@@ -110,23 +110,28 @@ def operand_clones(code: Code, node: ast.expr | ast.stmt, tensors: Iterable[str]
     ]
 
 
+_COMPUTING = ast.Call | ast.BinOp | ast.UnaryOp | ast.Compare | ast.AugAssign | ast.Subscript
+
+
 def kept_operands(code: Code, node: ast.AST, trail: Collection[Span]) -> list[ast.expr]:
     """The operands of an operation that gave the written memory, as the analysis has followed it.
 
     Of `x.view(-1).exp()` that is `x.view(-1)`, not `x`. The tensor that the operation itself writes is none of them.
+    Nor is what a statement only gives another name, as in `y = x if c else f(x)`: that name may need the write.
     """
     found: list[ast.expr] = []
-    waiting = [node]
+    waiting = [(node, False)]
     while waiting:
-        operation = waiting.pop()
+        operation, is_inside = waiting.pop()
+        is_inside = is_inside or isinstance(operation, _COMPUTING)
         written = target_of(operation) if isinstance(operation, ast.Call) else None
         for child in ast.iter_child_nodes(operation):
             if isinstance(getattr(child, "ctx", None), ast.Store | ast.Del):
                 continue  # what is assigned to is written: a copy of it would get the write
-            if isinstance(child, ast.expr) and span_of(code, child) in trail:
+            if is_inside and isinstance(child, ast.expr) and span_of(code, child) in trail:
                 found += [child] if child is not written else []
             elif child is not written:
-                waiting.append(child)
+                waiting.append((child, is_inside))
     return sorted(found, key=code.span)
 
 
