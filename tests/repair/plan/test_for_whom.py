@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 from differences import run, verdict
 
 from conftest import repaired
+from outplace.repair.facts.aliases import span_of
+from outplace.repair.forms.saver import kept_operands
+from outplace.repair.syntax.code import Code
 
 HEAD = """import torch
 
@@ -250,10 +255,22 @@ class Neck(nn.Module):
     assert "x.clone()" not in fixed(source, unsafe=True)
 
 
-@pytest.mark.parametrize("flag", ["None", "1"])
-@pytest.mark.parametrize("write", ["x *= 0.5", "x[:, 0] += 1"])
-def test_a_second_name_that_a_condition_gives_needs_the_write(fixed, flag, write):
-    source = BLOCK.format(write=write, made="sin", saved="x", read="2").replace(
-        "skip = x", f"flag = {flag}\n        skip = x if flag is None else self.a(x)"
-    )
-    assert verdict(source, fixed(source, unsafe=True)) in ("mended", "legal")
+@pytest.mark.parametrize(
+    ("source", "copied"),
+    [
+        ("y = x if c else f(x)", [18]),
+        ("y, z = x, f(x)", [12]),
+        ("y = f(x if c else z)", [6]),
+        ("y *= x", [5]),
+    ],
+)
+def test_what_only_gets_another_name_is_not_copied(source, copied):
+    """`y` may need a write to `x` that follows: a copy would hide it."""
+    code = Code("a.py", source + "\n")
+    trail = {
+        span_of(code, node)
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.IfExp) or (isinstance(node, ast.Name) and node.id == "x")
+    }
+    kept = kept_operands(code, code.tree.body[0], trail)
+    assert [node.col_offset for node in kept] == copied
