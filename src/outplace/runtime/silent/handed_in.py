@@ -62,7 +62,7 @@ class Reader(NamedTuple):
 def reader_of(write: Write, tensor: torch.Tensor, frame: FrameType) -> Reader | None:
     """The caller that reads the old values of what this write changes; None if there is none."""
     own, rescales = names.own_frames(None, frame)[:_MOST_FRAMES], False
-    if function_of(write) is not None or _is_hook(own[0]):
+    if function_of(write) is not None or _is_hook(frame):
         own = own[1:]
     elif len(write.frames) == 1:  # the user's own statement writes
         standing = sites.statement_of(own[0])
